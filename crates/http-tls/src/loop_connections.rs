@@ -116,7 +116,7 @@ impl Pool {
 
     /// A connection with these first bytes, or some of them; an idle one, if `may_reuse` and there
     /// is one.
-    pub(crate) fn ask(&self, bytes: &[u8], may_reuse: bool) -> io::Result<LoopConnection> {
+    pub(crate) fn request(&self, bytes: &[u8], may_reuse: bool) -> io::Result<LoopConnection> {
         let take = || if may_reuse { self.idle().pop() } else { None };
         while let Some(connection) = take() {
             if let Some(connection) = connection.reuse(bytes) {

@@ -57,7 +57,7 @@ impl Answer {
 
 /// The parts of a request that decide the form of a response.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct RequestContext<'a> {
     /// Method and fields.
     pub request: Request<'a>,
     /// The minor version of HTTP/1.
@@ -136,20 +136,20 @@ const IN_NOT_MODIFIED: [&str; 7] =
 pub fn compose(
     out: &mut Vec<u8>,
     kept: &Kept<'_>,
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     said: &Said<'_>,
     body_bytes: Option<u64>,
 ) -> Composed {
     let status = kept.life.status;
-    if said.heeds_conditions && is_not_modified(status, kept.validators, &asked.request) {
+    if said.heeds_conditions && is_not_modified(status, kept.validators, &context.request) {
         push_status_line(out, 304);
         for field in kept.fields().filter(|it| is_in_not_modified(it)) {
             push_field(out, field.name, field.value);
         }
-        return finish(out, asked, said, 304, Body::None, false);
+        return finish(out, context, said, 304, Body::None, false);
     }
     let parts = match body_bytes.filter(|_| said.heeds_conditions) {
-        Some(bytes) => ranges(status, kept.validators, &asked.request, bytes),
+        Some(bytes) => ranges(status, kept.validators, &context.request, bytes),
         None => Ranges::Whole,
     };
     match (parts, body_bytes) {
@@ -157,10 +157,10 @@ pub fn compose(
             push_status_line(out, 416);
             push_field(out, "Content-Range", format!("bytes */{bytes}").as_bytes());
             push_field(out, "Content-Length", b"0");
-            finish(out, asked, said, 416, Body::None, false)
+            finish(out, context, said, 416, Body::None, false)
         }
-        (Ranges::Parts(parts), Some(bytes)) => part(out, kept, asked, said, &parts, bytes),
-        _ => whole(out, kept, asked, said, body_bytes),
+        (Ranges::Parts(parts), Some(bytes)) => part(out, kept, context, said, &parts, bytes),
+        _ => whole(out, kept, context, said, body_bytes),
     }
 }
 
@@ -171,28 +171,28 @@ fn is_in_not_modified(field: &Field<'_>) -> bool {
 fn whole(
     out: &mut Vec<u8>,
     kept: &Kept<'_>,
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     said: &Said<'_>,
     body_bytes: Option<u64>,
 ) -> Composed {
     let status = kept.life.status;
     out.extend_from_slice(kept.head());
-    let has_body = asked.request.method != "HEAD" && has_length(status) && body_bytes != Some(0);
+    let has_body = context.request.method != "HEAD" && has_length(status) && body_bytes != Some(0);
     if !has_length(status) {
-        return finish(out, asked, said, status, Body::None, false);
+        return finish(out, context, said, status, Body::None, false);
     }
     if let (Some(bytes), None) = (body_bytes, kept.body_bytes) {
         out.extend_from_slice(b"Content-Length: ");
         push_number(out, bytes);
         out.extend_from_slice(b"\r\n");
     }
-    match (has_body, body_bytes, asked.minor_version) {
-        (false, ..) => finish(out, asked, said, status, Body::None, false),
-        (true, Some(_), _) => finish(out, asked, said, status, Body::Whole, false),
-        (true, None, 0) => finish(out, asked, said, status, Body::Whole, true),
+    match (has_body, body_bytes, context.minor_version) {
+        (false, ..) => finish(out, context, said, status, Body::None, false),
+        (true, Some(_), _) => finish(out, context, said, status, Body::Whole, false),
+        (true, None, 0) => finish(out, context, said, status, Body::Whole, true),
         (true, None, _) => {
             out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
-            finish(out, asked, said, status, Body::Chunks, false)
+            finish(out, context, said, status, Body::Chunks, false)
         }
     }
 }
@@ -201,7 +201,7 @@ fn whole(
 fn part(
     out: &mut Vec<u8>,
     kept: &Kept<'_>,
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     said: &Said<'_>,
     parts: &[(u64, u64)],
     bytes: u64,
@@ -215,7 +215,7 @@ fn part(
         out.extend_from_slice(b"Content-Length: ");
         push_number(out, only.1 - only.0 + 1);
         out.extend_from_slice(b"\r\n");
-        return finish(out, asked, said, 206, Body::Segments(vec![range(only)]), false);
+        return finish(out, context, said, 206, Body::Segments(vec![range(only)]), false);
     }
     let is_type = |field: &Field<'_>| field.name.eq_ignore_ascii_case("content-type");
     let content_type = kept.fields().find(is_type).map(|field| field.value);
@@ -241,13 +241,13 @@ fn part(
     out.extend_from_slice(b"Content-Length: ");
     push_number(out, sum);
     out.extend_from_slice(b"\r\n");
-    finish(out, asked, said, 206, Body::Segments(segments), false)
+    finish(out, context, said, 206, Body::Segments(segments), false)
 }
 
 /// Appends the end of all headers: `Age`, `Via`, `Cache-Status`, `Connection`, and the empty line.
 fn finish(
     out: &mut Vec<u8>,
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     said: &Said<'_>,
     status: u16,
     body: Body,
@@ -262,8 +262,8 @@ fn finish(
     if !said.cache_status.is_empty() {
         push_field(out, "Cache-Status", said.cache_status);
     }
-    let closes = is_until_close || !asked.keeps_alive;
-    push_connection(out, asked.minor_version, closes);
+    let closes = is_until_close || !context.keeps_alive;
+    push_connection(out, context.minor_version, closes);
     out.extend_from_slice(b"\r\n");
     Composed { status, body, closes }
 }
@@ -281,7 +281,7 @@ pub fn push_own(
     out: &mut Vec<u8>,
     status: u16,
     text: &str,
-    asked: &Asked<'_>,
+    context: &RequestContext<'_>,
     said: &Said<'_>,
     date_s: u64,
 ) -> Composed {
@@ -292,8 +292,8 @@ pub fn push_own(
     out.extend_from_slice(b"\r\nContent-Length: ");
     push_number(out, text.len() as u64 + 1);
     out.extend_from_slice(b"\r\n");
-    let composed = finish(out, asked, said, status, Body::None, false);
-    if asked.request.method != "HEAD" {
+    let composed = finish(out, context, said, status, Body::None, false);
+    if context.request.method != "HEAD" {
         out.extend_from_slice(text.as_bytes());
         out.push(b'\n');
     }
@@ -353,15 +353,15 @@ mod tests {
     }
 
     /// The whole response as text, and its `Composed`.
-    fn composed(record: &[u8], minor_version: u8, asked: &[(&str, &str)]) -> (String, Composed) {
+    fn composed(record: &[u8], minor_version: u8, headers: &[(&str, &str)]) -> (String, Composed) {
         let Some(Record::Response(kept)) = Record::read(record) else { panic!("a response") };
         let fields: Vec<Field<'_>> =
-            asked.iter().map(|&(name, value)| Field { name, value: value.as_bytes() }).collect();
+            headers.iter().map(|&(name, value)| Field { name, value: value.as_bytes() }).collect();
         let request = Request { method: "GET", fields: &fields };
-        let asked = Asked { request, minor_version, keeps_alive: minor_version == 1 };
+        let context = RequestContext { request, minor_version, keeps_alive: minor_version == 1 };
         let said = Said { age_s: Some(5), cache_status: b"larder; hit", heeds_conditions: true };
         let mut out = Vec::new();
-        let composed = compose(&mut out, &kept, &asked, &said, kept.body_bytes);
+        let composed = compose(&mut out, &kept, &context, &said, kept.body_bytes);
         push_body(&mut out, &composed.body, kept.body);
         (String::from_utf8(out).unwrap(), composed)
     }

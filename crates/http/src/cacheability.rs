@@ -281,8 +281,9 @@ fn ruled_lifetime_s(status: u16, fields: &[Field<'_>], rules: &Rules) -> Option<
     let says = |field: &Field<'_>| SAYS.iter().any(|it| it.eq_ignore_ascii_case(field.name));
     // `Pragma: no-cache` means nothing in a response (RFC 9111, section 5.4), but an origin that
     // sends it does not want it stored.
-    let is_asked_not_to = members(fields, "pragma").any(|it| it.eq_ignore_ascii_case(b"no-cache"));
-    (!is_asked_not_to && !fields.iter().any(says)).then(|| fresh_s.min(SECONDS_MAX))
+    let has_pragma_no_cache =
+        members(fields, "pragma").any(|it| it.eq_ignore_ascii_case(b"no-cache"));
+    (!has_pragma_no_cache && !fields.iter().any(says)).then(|| fresh_s.min(SECONDS_MAX))
 }
 
 /// The lifetime guessed from the time since the last modification, seconds (section 4.2.2).
@@ -298,9 +299,9 @@ fn initial_age_s(fields: &[Field<'_>], moments: Moments) -> u64 {
     let apparent_s = date_of(fields, "date").map_or(0, |it| moments.response_s.saturating_sub(it));
     let delay_s = moments.response_s.saturating_sub(moments.request_s);
     // The first member of a list counts, and an invalid number is ignored (section 5.1).
-    let told_s =
+    let stated_s =
         values(fields, "age").next().and_then(|it| split(it, b',').next().and_then(seconds));
-    apparent_s.max(told_s.unwrap_or(0).saturating_add(delay_s)).min(SECONDS_MAX)
+    apparent_s.max(stated_s.unwrap_or(0).saturating_add(delay_s)).min(SECONDS_MAX)
 }
 
 /// The request's values of the fields that `Vary` names; `None` for `*`.

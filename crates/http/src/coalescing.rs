@@ -71,7 +71,7 @@ pub struct Flight {
 
 #[derive(Debug)]
 enum State {
-    Asked(Vec<Waiter>),
+    Requested(Vec<Waiter>),
     Completed(Outcome),
 }
 
@@ -134,7 +134,7 @@ impl Flights {
         if shard.len() >= self.shard_max {
             return Join::Full;
         }
-        let state = Mutex::new(State::Asked(waiter.into_iter().collect()));
+        let state = Mutex::new(State::Requested(waiter.into_iter().collect()));
         let home = waiter.map(|it| it.loop_number);
         let flight = Arc::new(Flight { key: *key, alias: OnceLock::new(), home, state });
         shard.insert(*key, flight.clone());
@@ -203,7 +203,7 @@ impl Flight {
 
     fn join(self: &Arc<Self>, waiter: Option<Waiter>) -> Join {
         match &mut *self.state.lock() {
-            State::Asked(waiters) => {
+            State::Requested(waiters) => {
                 waiters.extend(waiter);
                 Join::Waits(self.clone())
             }
@@ -213,7 +213,7 @@ impl Flight {
 
     /// A client that waited has disconnected.
     pub fn leave(&self, waiter: Waiter) -> Left {
-        if let State::Asked(waiters) = &mut *self.state.lock() {
+        if let State::Requested(waiters) = &mut *self.state.lock() {
             waiters.retain(|it| *it != waiter);
             if let Some(home) = self.home.filter(|_| waiters.is_empty()) {
                 return Left::Nobody { home };
@@ -224,14 +224,15 @@ impl Flight {
 
     /// True where a client started it and no client waits any more.
     pub fn is_abandoned(&self) -> bool {
-        let is_left = matches!(&*self.state.lock(), State::Asked(waiters) if waiters.is_empty());
+        let is_left =
+            matches!(&*self.state.lock(), State::Requested(waiters) if waiters.is_empty());
         self.home.is_some() && is_left
     }
 
     /// Clients that wait.
     pub fn waiting(&self) -> usize {
         match &*self.state.lock() {
-            State::Asked(waiters) => waiters.len(),
+            State::Requested(waiters) => waiters.len(),
             State::Completed(_) => 0,
         }
     }
@@ -241,7 +242,7 @@ impl Flight {
     /// client gets it.
     pub fn body_handles(&self) -> Option<usize> {
         match &*self.state.lock() {
-            State::Asked(_) => None,
+            State::Requested(_) => None,
             State::Completed(Outcome::Answer(answer)) => {
                 (Arc::strong_count(answer) == 1).then_some(1)
             }
@@ -263,7 +264,7 @@ impl Flight {
     pub fn complete(&self, outcome: Outcome) -> Vec<Waiter> {
         let mut state = self.state.lock();
         match &mut *state {
-            State::Asked(waiters) => {
+            State::Requested(waiters) => {
                 let waiters = std::mem::take(waiters);
                 *state = State::Completed(outcome);
                 waiters
@@ -294,7 +295,7 @@ mod tests {
     /// completion gets the outcome, one that disconnected before does not, and no client gets a
     /// second outcome. Invariants 1 and 2.
     #[test]
-    fn lands_once_and_tells_each_once() {
+    fn completes_once_and_notifies_each_once() {
         let flights = Flights::new(1000);
         let [key, alias, third] = [1, 2, 3].map(|number| [number; 16]);
         let waiter = |client| Waiter { loop_number: 3, client };

@@ -107,7 +107,7 @@ pub struct Content {
 
 /// The response that larder sent a client, as the access log states it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Told {
+pub struct ResponseSummary {
     /// The status code.
     pub status: u16,
     /// Bytes of the body that are in the same buffer as the headers.
@@ -132,7 +132,7 @@ pub struct Core {
     /// Counters.
     pub counts: Counts,
     /// The response to the last request or outcome, for the access log.
-    pub told: Told,
+    pub summary: ResponseSummary,
     /// Responses to new requests state `Connection: close`.
     pub is_draining: bool,
     /// Seconds since 1970.
@@ -154,7 +154,7 @@ impl Core {
             handle: store.handle()?,
             store,
             counts: Counts::default(),
-            told: Told::default(),
+            summary: ResponseSummary::default(),
             is_draining: false,
             now_s: 0,
             url: Vec::new(),

@@ -209,12 +209,12 @@ impl Driver {
     }
 
     fn turn(&mut self, batch: &mut Batch) -> io::Result<()> {
-        self.base.tell_time();
+        self.base.update_time();
         let number = self.base.core.number;
         let may_sleep = self.base.outbox.channels.may_sleep(number);
         let wait = if may_sleep { self.wait() } else { Duration::ZERO };
         self.base.reactor.wait(batch, Some(wait))?;
-        self.base.tell_time();
+        self.base.update_time();
         self.base.core.begin(self.base.now.wall_s);
         if let Some(config) = self.follower.take_next() {
             self.follow(&config);

@@ -35,12 +35,13 @@ fn forbids_stale(life: &Life) -> bool {
 
 /// Decides about a request and a stored response that is for it
 /// ([`crate::cacheability::Stored::is_for`]), at a time in seconds since 1970.
-pub fn decide(life: &Life, asked: &RequestDirectives, now_s: u64) -> Decision {
-    let refusal = if asked.only_if_cached { Decision::Unsatisfiable } else { Decision::Validate };
+pub fn decide(life: &Life, requested: &RequestDirectives, now_s: u64) -> Decision {
+    let refusal =
+        if requested.only_if_cached { Decision::Unsatisfiable } else { Decision::Validate };
     let (age_s, fresh_s) = (life.age_s(now_s), life.fresh_s(now_s));
-    let is_too_old = asked.max_age_s.is_some_and(|max_age_s| age_s > max_age_s);
-    let wants_fresher = asked.min_fresh_s.is_some_and(|min_fresh_s| fresh_s < min_fresh_s);
-    if life.directives.no_cache || asked.no_cache || is_too_old || wants_fresher {
+    let is_too_old = requested.max_age_s.is_some_and(|max_age_s| age_s > max_age_s);
+    let wants_fresher = requested.min_fresh_s.is_some_and(|min_fresh_s| fresh_s < min_fresh_s);
+    if life.directives.no_cache || requested.no_cache || is_too_old || wants_fresher {
         return refusal;
     }
     if fresh_s > 0 {
@@ -50,11 +51,11 @@ pub fn decide(life: &Life, asked: &RequestDirectives, now_s: u64) -> Decision {
         return refusal;
     }
     let stale_s = life.stale_s(now_s);
-    if asked.max_stale_s.is_some_and(|max_stale_s| stale_s <= max_stale_s) {
+    if requested.max_stale_s.is_some_and(|max_stale_s| stale_s <= max_stale_s) {
         return Decision::Serve { age_s };
     }
-    let while_asking_s = life.directives.stale_while_revalidate_s;
-    if while_asking_s.is_some_and(|while_asking_s| stale_s < while_asking_s) {
+    let while_validating_s = life.directives.stale_while_revalidate_s;
+    if while_validating_s.is_some_and(|while_validating_s| stale_s < while_validating_s) {
         return Decision::ServeAndValidate { age_s };
     }
     refusal
@@ -64,7 +65,7 @@ pub fn decide(life: &Life, asked: &RequestDirectives, now_s: u64) -> Decision {
 /// 500, 502, 503 or 504 (RFC 5861, section 4).
 pub fn may_serve_on_error(
     life: &Life,
-    asked: &RequestDirectives,
+    requested: &RequestDirectives,
     now_s: u64,
     rules: &Rules,
 ) -> bool {
@@ -75,7 +76,7 @@ pub fn may_serve_on_error(
     if life.status >= 500 {
         return false;
     }
-    let said_s = life.directives.stale_if_error_s.or(asked.stale_if_error_s);
+    let said_s = life.directives.stale_if_error_s.or(requested.stale_if_error_s);
     !forbids_stale(life) && life.stale_s(now_s) < said_s.unwrap_or(rules.stale_if_error_s)
 }
 
@@ -172,9 +173,9 @@ mod tests {
     }
 
     fn at(stored: &Stored, control: &str, after_s: u64) -> Decision {
-        let asked = fields(&[("Cache-Control", control)]);
-        let asked = RequestDirectives::heeded(&asked, &Rules::default());
-        decide(&stored.life, &asked, NOW_S + after_s)
+        let requested = fields(&[("Cache-Control", control)]);
+        let requested = RequestDirectives::heeded(&requested, &Rules::default());
+        decide(&stored.life, &requested, NOW_S + after_s)
     }
 
     /// Fresh until its lifetime is over, to the second; then it is validated.
@@ -207,9 +208,9 @@ mod tests {
         }
         assert_eq!(at(&kept("max-age=60, no-cache"), "", 1), Decision::Validate);
         let rules = Rules { heeds_clients: false, ..Rules::default() };
-        let asked = fields(&[("Cache-Control", "no-cache")]);
-        let asked = RequestDirectives::heeded(&asked, &rules);
-        assert_eq!(decide(&stored.life, &asked, NOW_S), Decision::Serve { age_s: 0 });
+        let requested = fields(&[("Cache-Control", "no-cache")]);
+        let requested = RequestDirectives::heeded(&requested, &rules);
+        assert_eq!(decide(&stored.life, &requested, NOW_S), Decision::Serve { age_s: 0 });
     }
 
     /// Stale responses are served during revalidation, or while the origin fails, for as long as
@@ -219,9 +220,9 @@ mod tests {
         let stored = kept("max-age=60, stale-while-revalidate=30, stale-if-error=100");
         assert_eq!(at(&stored, "", 89), Decision::ServeAndValidate { age_s: 89 });
         assert_eq!(at(&stored, "", 90), Decision::Validate);
-        let asked = RequestDirectives::default();
+        let requested = RequestDirectives::default();
         let may = |stored: &Stored, after_s, rules: &Rules| {
-            may_serve_on_error(&stored.life, &asked, NOW_S + after_s, rules)
+            may_serve_on_error(&stored.life, &requested, NOW_S + after_s, rules)
         };
         let rules = Rules::default();
         assert!(may(&stored, 159, &rules) && !may(&stored, 160, &rules));
@@ -292,9 +293,9 @@ mod tests {
             let not_modified = Response { status: 304, fields: &head };
             assert_eq!(is_about(validators, &not_modified), expected, "{validators:?} {head:?}");
         }
-        let asked: Vec<_> = conditions(both).collect();
+        let requested: Vec<_> = conditions(both).collect();
         let early = early.as_bytes();
-        assert_eq!(asked, [("If-None-Match", &b"\"a\""[..]), ("If-Modified-Since", early)]);
+        assert_eq!(requested, [("If-None-Match", &b"\"a\""[..]), ("If-Modified-Since", early)]);
     }
 
     /// Unsafe methods, unknown ones too, invalidate stored responses where they succeed.

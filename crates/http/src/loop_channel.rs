@@ -79,7 +79,7 @@ impl LoopChannels {
     }
 
     /// Gives a waiting client the outcome of its request.
-    pub fn tell(&self, waiter: Waiter, outcome: Outcome) {
+    pub fn notify(&self, waiter: Waiter, outcome: Outcome) {
         self.post(waiter.loop_number, Message::Outcome(waiter.client, outcome));
     }
 
@@ -148,7 +148,7 @@ mod tests {
     /// A connection for an event loop that has ended is closed, whether it came before or after the
     /// end. The other side gets an end that is not whole.
     #[test]
-    fn the_ended_hear_nothing() {
+    fn the_ended_receive_nothing() {
         use std::io::Read;
         use std::os::unix::net::UnixStream;
 

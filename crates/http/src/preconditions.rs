@@ -152,8 +152,8 @@ mod tests {
         }
     }
 
-    fn has_it(method: &str, asked: &[(&str, &str)]) -> bool {
-        is_not_modified(200, kept("W/\"a\""), &Request { method, fields: &fields(asked) })
+    fn has_it(method: &str, requested: &[(&str, &str)]) -> bool {
+        is_not_modified(200, kept("W/\"a\""), &Request { method, fields: &fields(requested) })
     }
 
     /// A tag that the client has, weak or not, gives a 304; the date counts only where there are no
@@ -177,8 +177,8 @@ mod tests {
         assert!(!has_it("POST", &[("If-None-Match", "*")]));
     }
 
-    fn of(asked: &[(&str, &str)]) -> Ranges {
-        ranges(200, kept("\"a\""), &Request { method: "GET", fields: &fields(asked) }, 100)
+    fn of(requested: &[(&str, &str)]) -> Ranges {
+        ranges(200, kept("\"a\""), &Request { method: "GET", fields: &fields(requested) }, 100)
     }
 
     /// Ranges from the front, from the end, and several. A range beyond the end gives none, and an
@@ -227,8 +227,8 @@ mod tests {
             ("W/\"a\"", false),
             ("Sun, 06 Nov 1994 08:49:38 GMT", false),
         ] {
-            let asked = [("Range", "bytes=0-9"), ("If-Range", condition)];
-            assert_eq!(of(&asked) != Ranges::Whole, is_met, "{condition}");
+            let requested = [("Range", "bytes=0-9"), ("If-Range", condition)];
+            assert_eq!(of(&requested) != Ranges::Whole, is_met, "{condition}");
         }
         let weak = Request {
             method: "GET",

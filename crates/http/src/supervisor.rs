@@ -111,11 +111,11 @@ impl Duties {
     fn report_failures(&mut self, now_ms: u64) {
         let health = self.common.config_watch.current().health;
         for Failures { origin, count, why } in health.failures() {
-            let Some((before, told_ms)) = self.failures.get(origin).copied() else {
+            let Some((before, reported_ms)) = self.failures.get(origin).copied() else {
                 self.failures.insert(origin.to_owned(), (0, 0));
                 continue;
             };
-            if count > before && (before == 0 || now_ms >= told_ms + FAILURES_EVERY_MS) {
+            if count > before && (before == 0 || now_ms >= reported_ms + FAILURES_EVERY_MS) {
                 let failed = count - before;
                 let line = self.common.log.warn("origin connections failed");
                 line.text("origin", origin).number("count", failed).text("last_error", why);

@@ -155,8 +155,8 @@ proptest! {
 
     /// Headers are read the same in any pieces. Invariant 3 of `message`.
     #[test]
-    fn pieces_of_heads(asked in request_head(), answered in response_head()) {
-        grows(&asked, read_request);
+    fn pieces_of_heads(requested in request_head(), answered in response_head()) {
+        grows(&requested, read_request);
         grows(&answered, read_response);
     }
 
@@ -196,10 +196,10 @@ proptest! {
     /// A forwarded request is read again as the same one, without fields of the connection; the
     /// same holds for the headers of a response.
     #[test]
-    fn passed_on(asked in request_head(), answered in response_head()) {
+    fn passed_on(requested in request_head(), answered in response_head()) {
         let limits = Limits::default();
         let (mut room, mut out) = (FieldRoom::new(), Vec::new());
-        if let Ok(Some(head)) = request(&asked, &mut room, &limits)
+        if let Ok(Some(head)) = request(&requested, &mut room, &limits)
             && !head.host.is_empty()
         {
             push_request(&mut out, &head, None, &[("Via", b"1.1 larder")], |_| false);

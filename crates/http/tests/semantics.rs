@@ -19,10 +19,10 @@ type Fields = Vec<(&'static str, String)>;
 /// A request, a response, another request, and its delay after the response, in seconds.
 #[derive(Debug, Clone)]
 struct Case {
-    asked: Fields,
+    requested: Fields,
     status: u16,
     answered: Fields,
-    asked_again: Fields,
+    requested_again: Fields,
     after_s: u64,
 }
 
@@ -60,7 +60,7 @@ fn control(
 /// * `max-stale`, whose last second differs.
 /// * Dates that make a response older than it states, which the other ignores.
 fn cases() -> impl Strategy<Value = Case> {
-    let asked = proptest::option::weighted(0.2, Just(("authorization", "Basic x".to_owned())));
+    let requested = proptest::option::weighted(0.2, Just(("authorization", "Basic x".to_owned())));
     let status = select(vec![200, 203, 204, 300, 301, 302, 307, 308, 404, 405, 410, 414, 501]);
     let said = control(
         &["public", "private", "no-store", "no-cache", "must-revalidate"],
@@ -73,14 +73,27 @@ fn cases() -> impl Strategy<Value = Case> {
         proptest::option::of(seconds()),
     );
     let again = control(&["no-cache"], &["max-age", "min-fresh"]);
-    (asked, status, said, times, again, seconds()).prop_map(
-        |(asked, status, mut answered, (made, expires, modified, age), asked_again, after_s)| {
+    (requested, status, said, times, again, seconds()).prop_map(
+        |(
+            requested,
+            status,
+            mut answered,
+            (made, expires, modified, age),
+            requested_again,
+            after_s,
+        )| {
             let made_s = CAME_S - made.unwrap_or(0).min(age.unwrap_or(0));
             answered.extend(made.map(|_| ("date", date(made_s))));
             answered.extend(expires.map(|in_s| ("expires", date(made_s + in_s))));
             answered.extend(modified.map(|ago_s| ("last-modified", date(made_s - ago_s))));
             answered.extend(age.map(|age_s| ("age", age_s.to_string())));
-            Case { asked: asked.into_iter().collect(), status, answered, asked_again, after_s }
+            Case {
+                requested: requested.into_iter().collect(),
+                status,
+                answered,
+                requested_again,
+                after_s,
+            }
         },
     )
 }
@@ -104,8 +117,8 @@ fn ours(case: &Case) -> Option<Stored> {
 }
 
 fn ours_by(case: &Case, rules: &Rules) -> Result<Stored, Unstored> {
-    let (asked, answered) = (fields(&case.asked), fields(&case.answered));
-    let request = Request { method: "GET", fields: &asked };
+    let (requested, answered) = (fields(&case.requested), fields(&case.answered));
+    let request = Request { method: "GET", fields: &requested };
     let response = Response { status: case.status, fields: &answered };
     let moments = Moments { request_s: CAME_S, response_s: CAME_S };
     store(&request, &response, moments, rules)
@@ -116,7 +129,7 @@ fn theirs(case: &Case) -> CachePolicy {
     let response = case.answered.iter().fold(response, |it, (name, value)| it.header(*name, value));
     let response = response.body(()).expect("sound");
     let options = CacheOptions { shared: true, cache_heuristic: 0.1, ..CacheOptions::default() };
-    CachePolicy::new_options(&their_request(&case.asked), &response, at(CAME_S), options)
+    CachePolicy::new_options(&their_request(&case.requested), &response, at(CAME_S), options)
 }
 
 proptest! {
@@ -131,10 +144,10 @@ proptest! {
         if let Some(ours) = ours {
             let now_s = CAME_S + case.after_s;
             prop_assert_eq!(ours.life.age_s(now_s), theirs.age(at(now_s)).as_secs(), "age");
-            let fields = fields(&case.asked_again);
+            let fields = fields(&case.requested_again);
             let again = RequestDirectives::heeded(&fields, &Rules::default());
             let decision = decide(&ours.life, &again, now_s);
-            let before = theirs.before_request(&their_request(&case.asked_again), at(now_s));
+            let before = theirs.before_request(&their_request(&case.requested_again), at(now_s));
             let is_fresh = matches!(before, BeforeRequest::Fresh(_));
             let serves = matches!(decision, Decision::Serve { .. });
             prop_assert_eq!(serves, is_fresh, "{:?}", decision);

@@ -1,7 +1,7 @@
 //! Messages of HTTP/1.1: pieces do not matter, views lie in the input, what is passed on is read as the same, and a
 //! line of the log is one line.
 
-use larder_http::access_log::format::{Asked, Exchange, push_combined, push_json};
+use larder_http::access_log::format::{Exchange, RequestLine, push_combined, push_json};
 use larder_http::freshness::is_hop_by_hop;
 use larder_http::message::forward::{push_kept_head, push_request};
 use larder_http::message::trailers::push_trailers;
@@ -166,7 +166,7 @@ fn check_log(bytes: &[u8]) {
         client: std::net::Ipv4Addr::LOCALHOST.into(),
         began_ms: bytes.len() as u64 * 0x0123_4567_89ab,
         user: Some(bytes),
-        asked: Asked::Bytes(bytes),
+        request_line: RequestLine::Bytes(bytes),
         host: bytes,
         referer: Some(bytes),
         user_agent: None,

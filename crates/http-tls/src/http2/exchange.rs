@@ -43,7 +43,7 @@ enum End {
     Answered(bool),
     /// The event loop closed a connection that had been used before, and had not received the
     /// request.
-    Unheard,
+    NothingReceived,
     /// The response was cut, or invalid.
     Broken,
     /// The client received nothing for too long.
@@ -78,16 +78,16 @@ pub(super) async fn exchange(
     let has_body = framing != Framing::None;
     let mut may_reuse = !has_body;
     loop {
-        let mut asked = Asked { stall, method: &parts.method, respond: &mut respond, stream: None };
-        let Ok(mut connection) = pool.ask(&head, may_reuse) else {
+        let mut reply = Reply { stall, method: &parts.method, respond: &mut respond, stream: None };
+        let Ok(mut connection) = pool.request(&head, may_reuse) else {
             clients.counters.note(Event::Reset);
-            return asked.reset(Reason::REFUSED_STREAM);
+            return reply.reset(Reason::REFUSED_STREAM);
         };
         let LoopConnection { stream, close_state, inbox, written, is_reused, .. } = &mut connection;
         let end = {
             let (mut from_loop, mut to_loop) = stream.split();
             let up = send_request(&mut to_loop, &head[*written..], framing, &mut body);
-            let down = asked.answer(&mut from_loop, close_state, inbox, *is_reused);
+            let down = reply.answer(&mut from_loop, close_state, inbox, *is_reused);
             tokio::pin!(up, down);
             let mut is_up = true;
             let mut has_sent = false;
@@ -117,21 +117,21 @@ pub(super) async fn exchange(
                 }
                 return;
             }
-            End::Unheard if may_reuse => {
+            End::NothingReceived if may_reuse => {
                 may_reuse = false;
                 continue;
             }
-            End::Broken | End::Unheard => {
+            End::Broken | End::NothingReceived => {
                 clients.counters.note(Event::Reset);
                 let is_refused = !connection.close_state.is_taken();
-                asked.reset(match is_refused {
+                reply.reset(match is_refused {
                     true => Reason::REFUSED_STREAM,
                     false => Reason::INTERNAL_ERROR,
                 });
             }
             End::Stalled => {
                 clients.counters.note(Event::TimedOut);
-                asked.reset(Reason::CANCEL);
+                reply.reset(Reason::CANCEL);
             }
             End::Gone => {}
         }
@@ -183,7 +183,7 @@ async fn send_request(
 }
 
 /// A stream that waits for its response.
-struct Asked<'a> {
+struct Reply<'a> {
     /// How long the client may receive nothing.
     stall: Duration,
     method: &'a Method,
@@ -192,7 +192,7 @@ struct Asked<'a> {
     stream: Option<SendStream<Bytes>>,
 }
 
-impl Asked<'_> {
+impl Reply<'_> {
     fn reset(&mut self, reason: Reason) {
         match &mut self.stream {
             Some(stream) => stream.send_reset(reason),
@@ -210,11 +210,11 @@ impl Asked<'_> {
     ) -> End {
         // Event loops limit the headers of responses themselves.
         let limits = Limits { head_bytes_max: usize::MAX, ..Limits::default() };
-        let mut has_heard = false;
+        let mut has_received = false;
         let head = loop {
             match response::head(inbox, self.method.as_str(), &limits) {
                 Ok(Some(head)) if head.response.status().is_informational() => {
-                    has_heard = true;
+                    has_received = true;
                     if self.respond.send_informational(head.response).is_err() {
                         return End::Gone;
                     }
@@ -226,8 +226,8 @@ impl Asked<'_> {
                         _ = poll_fn(|context| self.respond.poll_reset(context)) => return End::Gone,
                     };
                     match read {
-                        Ok(0) | Err(_) if is_reused && !has_heard && state.is_whole() => {
-                            return End::Unheard;
+                        Ok(0) | Err(_) if is_reused && !has_received && state.is_whole() => {
+                            return End::NothingReceived;
                         }
                         Ok(0) | Err(_) => return End::Broken,
                         Ok(_) => {}

@@ -13,7 +13,7 @@ use super::world::{NAME, World, answer, head, origin, plain_origin};
 /// scheme.
 #[test]
 fn requests() {
-    let (address, asked) = origin(
+    let (address, requests) = origin(
         |head, stream| {
             let proto = head.lines().find(|it| it.starts_with("X-Forwarded-Proto: ")).unwrap();
             let body = format!("{} {}", head.split(' ').nth(1).unwrap(), &proto[19..]);
@@ -26,25 +26,27 @@ fn requests() {
     for alpn in [&["http/1.1"][..], &[]] {
         let mut client = world.http1(alpn);
         for round in 0..2 {
-            let ask = |path: &str| {
+            let request = |path: &str| {
                 format!("GET {path} HTTP/1.1\r\nHost: {NAME}\r\nX-Forwarded-Proto: x\r\n\r\n")
             };
             if round == 0 {
-                client.write_all(ask("/a").as_bytes()).unwrap();
+                client.write_all(request("/a").as_bytes()).unwrap();
                 assert_eq!(body(&mut client), "/a https");
             } else {
-                client.write_all([ask("/b"), ask("/a"), ask("/c")].concat().as_bytes()).unwrap();
+                client
+                    .write_all([request("/b"), request("/a"), request("/c")].concat().as_bytes())
+                    .unwrap();
                 for path in ["/b", "/a", "/c"] {
                     assert_eq!(body(&mut client), format!("{path} https"));
                 }
             }
         }
     }
-    assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), 3);
+    assert_eq!(requests.load(std::sync::atomic::Ordering::SeqCst), 3);
     // A request in the clear has another cache key, and its X-Forwarded-Proto is ignored.
     let mut clear = world.clear();
-    let ask = format!("GET /a HTTP/1.1\r\nHost: {NAME}\r\nX-Forwarded-Proto: https\r\n\r\n");
-    clear.write_all(ask.as_bytes()).unwrap();
+    let request = format!("GET /a HTTP/1.1\r\nHost: {NAME}\r\nX-Forwarded-Proto: https\r\n\r\n");
+    clear.write_all(request.as_bytes()).unwrap();
     assert_eq!(body(&mut clear), "/a http");
     assert_eq!(world.count("tls_handshakes"), 2);
 }
@@ -71,15 +73,15 @@ fn ends() {
         None,
     );
     let world = World::start(address);
-    let ask = |path: &str| {
+    let request = |path: &str| {
         let mut client = world.http1(&["http/1.1"]);
         // HTTP/1.0 has no chunks: a response ends with the connection.
         client.write_all(format!("GET {path} HTTP/1.0\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
         let mut bytes = Vec::new();
         client.read_to_end(&mut bytes).map(|_| bytes.ends_with(b"\r\n\r\nabcde"))
     };
-    assert!(ask("/whole").unwrap());
-    let error = ask("/cut").unwrap_err();
+    assert!(request("/whole").unwrap());
+    let error = request("/cut").unwrap_err();
     let kinds = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset];
     assert!(kinds.contains(&error.kind()), "{error:?}");
     world.until("a reset", |world| world.count("tls_resets") == 1);
@@ -106,18 +108,18 @@ fn handshakes_have_a_limit() {
 fn certificates_are_read_anew() {
     let address = plain_origin();
     let world = World::start(address);
-    let ask = |client: &mut dyn super::world::Stream| {
+    let request = |client: &mut dyn super::world::Stream| {
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
     };
     let mut before = world.http1(&[]);
-    ask(&mut before).unwrap();
+    request(&mut before).unwrap();
     assert_eq!(body(&mut before), "x");
     world.identity.renew(NAME);
     assert_eq!(world.running().tls_bridge().unwrap().reload(), "certificate reloaded");
-    ask(&mut before).unwrap();
+    request(&mut before).unwrap();
     assert_eq!(body(&mut before), "x");
     // The client trusts the old certificate.
-    let error = ask(&mut world.http1(&[])).unwrap_err();
+    let error = request(&mut world.http1(&[])).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData, "{error:?}");
     std::fs::write(world.identity.key(), "").unwrap();
     assert!(world.running().tls_bridge().unwrap().reload().starts_with("certificate unchanged"));
@@ -131,12 +133,12 @@ fn limits_follow() {
     let handshake = Duration::from_secs(3_600);
     let limits = Limits { per_client_max: 1, handshake, ..Limits::default() };
     let world = World::with(vec![(address, None)], limits, Trust::System, |_| ());
-    let ask = |client: &mut dyn super::world::Stream| {
+    let request = |client: &mut dyn super::world::Stream| {
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         assert_eq!(body(client), "x");
     };
     let mut first = world.http1(&[]);
-    ask(&mut first);
+    request(&mut first);
     let mut second = TcpStream::connect(world.tls).unwrap();
     assert_eq!(second.read(&mut [0]).unwrap(), 0);
     let mut options = (*world.running().options()).clone();
@@ -144,11 +146,11 @@ fn limits_follow() {
     options.patience.head_ms = 300;
     world.running().replace(options).unwrap();
     let mut third = world.http1(&[]);
-    ask(&mut third);
+    request(&mut third);
     let mut silent = TcpStream::connect(world.tls).unwrap();
     silent.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(silent.read(&mut [0]).unwrap(), 0);
-    ask(&mut first);
+    request(&mut first);
     assert_eq!(world.count("tls_connections_refused"), 1);
 }
 

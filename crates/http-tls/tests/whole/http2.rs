@@ -21,7 +21,7 @@ use larder_testkit::wait::PATIENCE;
 use super::world::{NAME, World, answer, head, name, origin, plain_origin};
 
 /// Runs a client's scenario.
-fn tell<T>(story: impl Future<Output = T>) -> T {
+fn run<T>(story: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(PATIENCE, story).await.unwrap() })
 }
@@ -64,25 +64,25 @@ async fn get(client: &mut SendRequest<Bytes>, path: &str) -> Result<Vec<u8>, h2:
 /// origin receives one request. HEAD, conditions and ranges are served from the cached object.
 #[test]
 fn one_object() {
-    let (say, heard) = channel::<()>();
-    let heard = Mutex::new(heard);
-    let (address, asked) = origin(
+    let (say, received) = channel::<()>();
+    let received = Mutex::new(received);
+    let (address, requests) = origin(
         move |_, stream| {
             let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nETag: \"a\"\r\nContent-Length: 100000\r\n\r\n";
             stream.write_all(head.as_bytes()).unwrap();
             stream.write_all(&[b'a'; 50_000]).unwrap();
-            heard.lock().unwrap().recv().unwrap();
+            received.lock().unwrap().recv().unwrap();
             stream.write_all(&[b'b'; 50_000]).is_ok()
         },
         None,
     );
     let world = World::start(address);
-    tell(async {
+    run(async {
         let mut client = connect(&world).await;
-        let asked_for: Vec<_> =
+        let responses: Vec<_> =
             (0..100).map(|_| send(&mut client, request(Method::GET, "/"))).collect();
         let mut bodies = Vec::new();
-        for response in asked_for {
+        for response in responses {
             bodies.push(tokio::spawn(read(response.await.unwrap().into_body())));
         }
         say.send(()).unwrap();
@@ -93,15 +93,15 @@ fn one_object() {
         let response = send(&mut client, request(Method::HEAD, "/")).await.unwrap();
         assert_eq!(response.headers()["content-length"], "100000");
         assert_eq!(read(response.into_body()).await.unwrap().0.len(), 0);
-        let asks = request(Method::GET, "/").header("if-none-match", "\"a\"");
-        let response = send(&mut client, asks).await.unwrap();
+        let sent = request(Method::GET, "/").header("if-none-match", "\"a\"");
+        let response = send(&mut client, sent).await.unwrap();
         assert_eq!(response.status(), 304);
-        let asks = request(Method::GET, "/").header("range", "bytes=49999-50000");
-        let response = send(&mut client, asks).await.unwrap();
+        let sent = request(Method::GET, "/").header("range", "bytes=49999-50000");
+        let response = send(&mut client, sent).await.unwrap();
         assert_eq!(response.status(), 206);
         assert_eq!(read(response.into_body()).await.unwrap().0, b"ab");
     });
-    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    assert_eq!(requests.load(Ordering::SeqCst), 1);
     assert_eq!(world.count("http2_streams"), 103);
 }
 
@@ -129,7 +129,7 @@ fn slow_reader() {
         None,
     );
     let world = World::start(address);
-    tell(async {
+    run(async {
         let mut client = connect(&world).await;
         let response = send(&mut client, request(Method::GET, "/")).await.unwrap();
         let mut before = u64::MAX;
@@ -152,18 +152,18 @@ fn slow_reader() {
 /// room, the same connection gets its response.
 #[test]
 fn no_place_for_a_stream() {
-    let (address, asked) =
+    let (address, requests) =
         origin(|_, stream| stream.write_all(answer("", "x").as_bytes()).is_ok(), None);
     let limits = Limits::default();
     let world = World::with(vec![(address, None)], limits, Trust::System, |it| it.clients_max = 1);
     let mut first = world.clear();
     first.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     assert!(head(&mut first).unwrap().starts_with("HTTP/1.1 200 "));
-    tell(async {
+    run(async {
         let mut client = connect(&world).await;
         let error = get(&mut client, "/").await.unwrap_err();
         assert_eq!(error.reason(), Some(Reason::REFUSED_STREAM), "{error}");
-        assert_eq!(asked.load(Ordering::SeqCst), 1);
+        assert_eq!(requests.load(Ordering::SeqCst), 1);
         drop(first);
         // The event loop may not yet have seen the end of the first stream.
         let body = loop {
@@ -180,7 +180,7 @@ fn no_place_for_a_stream() {
 /// Nothing of that body is cached. Invariant 1 of `http-tls`.
 #[test]
 fn cut_bodies() {
-    let (address, asked) = origin(
+    let (address, requests) = origin(
         |head, stream| {
             if head.contains("/whole") {
                 return stream.write_all(answer("", "whole").as_bytes()).is_ok();
@@ -196,7 +196,7 @@ fn cut_bodies() {
         None,
     );
     let world = World::start(address);
-    tell(async {
+    run(async {
         let mut client = connect(&world).await;
         for path in ["/length", "/chunks", "/length"] {
             let error = get(&mut client, path).await.unwrap_err();
@@ -204,7 +204,7 @@ fn cut_bodies() {
             assert_eq!(get(&mut client, "/whole").await.unwrap(), b"whole");
         }
     });
-    assert_eq!(asked.load(Ordering::SeqCst), 6);
+    assert_eq!(requests.load(Ordering::SeqCst), 6);
     assert_eq!(world.count("tls_resets"), 3);
     assert_eq!(world.count("http2_connections"), 1);
 }
@@ -253,7 +253,7 @@ fn uploads() {
     const BODY_BYTES: usize = 8 << 20;
     let cuts = Arc::new(AtomicUsize::new(0));
     let its = cuts.clone();
-    let (address, asked) = origin(
+    let (address, requests) = origin(
         move |head, stream| {
             let (bytes, trailers, is_whole) = take_body(head, stream);
             if !is_whole {
@@ -269,15 +269,15 @@ fn uploads() {
     );
     let world = World::start(address);
     let bytes = Bytes::from(vec![b'u'; BODY_BYTES]);
-    tell(async {
+    run(async {
         let mut client = connect(&world).await;
         for has_length in [true, false] {
-            let mut asks = request(Method::POST, "/").header("te", "trailers");
+            let mut sent = request(Method::POST, "/").header("te", "trailers");
             if has_length {
-                asks = asks.header("content-length", BODY_BYTES);
+                sent = sent.header("content-length", BODY_BYTES);
             }
             let (response, mut stream) =
-                client.send_request(asks.body(()).unwrap(), false).unwrap();
+                client.send_request(sent.body(()).unwrap(), false).unwrap();
             upload(&mut stream, bytes.clone()).await;
             let mut trailers = HeaderMap::new();
             trailers.insert("x-check", "1".parse().unwrap());
@@ -290,10 +290,10 @@ fn uploads() {
             assert_eq!(String::from_utf8(body).unwrap(), expected);
             assert_eq!(trailers.unwrap()["x-sum"], "7");
         }
-        let asks = request(Method::POST, "/").body(()).unwrap();
-        let (response, mut stream) = client.send_request(asks, false).unwrap();
+        let sent = request(Method::POST, "/").body(()).unwrap();
+        let (response, mut stream) = client.send_request(sent, false).unwrap();
         upload(&mut stream, bytes.slice(..100_000)).await;
-        while asked.load(Ordering::SeqCst) < 3 {
+        while requests.load(Ordering::SeqCst) < 3 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         stream.send_reset(Reason::CANCEL);
@@ -307,7 +307,7 @@ fn uploads() {
 #[test]
 fn content_of_a_get() {
     const FIELDS: &str = "Cache-Control: max-age=600\r\n";
-    let (address, asked) = origin(
+    let (address, requests) = origin(
         |head, stream| {
             let has_content = head.to_ascii_lowercase().contains("\r\ntransfer-encoding: ");
             let text =
@@ -317,9 +317,9 @@ fn content_of_a_get() {
         None,
     );
     let world = World::start(address);
-    tell(async {
+    run(async {
         let mut client = connect(&world).await;
-        for (asks, has_content, text) in
+        for (expected, has_content, text) in
             [(1, true, "4"), (2, false, "plain"), (3, true, "4"), (3, false, "plain")]
         {
             let request = request(Method::GET, "/page").body(()).unwrap();
@@ -328,7 +328,10 @@ fn content_of_a_get() {
                 stream.send_data(Bytes::from_static(b"evil"), true).unwrap();
             }
             let (body, _) = read(response.await.unwrap().into_body()).await.unwrap();
-            assert_eq!((body.as_slice(), asked.load(Ordering::SeqCst)), (text.as_bytes(), asks));
+            assert_eq!(
+                (body.as_slice(), requests.load(Ordering::SeqCst)),
+                (text.as_bytes(), expected)
+            );
         }
     });
 }
@@ -347,11 +350,11 @@ fn on_the_way() {
         None,
     );
     let world = World::start(address);
-    tell(async {
+    run(async {
         let mut client = connect(&world).await;
-        let asks = request(Method::PUT, "/").header("expect", "100-continue");
+        let sent = request(Method::PUT, "/").header("expect", "100-continue");
         let (mut response, mut stream) =
-            client.send_request(asks.body(()).unwrap(), false).unwrap();
+            client.send_request(sent.body(()).unwrap(), false).unwrap();
         let on_the_way = std::future::poll_fn(|context| response.poll_informational(context)).await;
         assert_eq!(on_the_way.unwrap().unwrap().status(), 100);
         upload(&mut stream, Bytes::from_static(b"abc")).await;
@@ -381,7 +384,7 @@ fn who_is_gone_is_gone() {
     );
     let world = World::start(address);
     let open = |world: &World| world.running().counts().clients_open;
-    tell(async {
+    run(async {
         let mut client = connect(&world).await;
         let never = |client: &mut _, path: &str| send(client, request(Method::GET, path));
         let held: Vec<_> =
@@ -406,20 +409,20 @@ fn who_is_gone_is_gone() {
 /// An invalid request is refused on its stream alone. A server that ends sends GOAWAY to its
 /// clients, after their responses.
 #[test]
-fn refused_and_told_to_go() {
-    let (say, heard) = channel::<()>();
-    let heard = Mutex::new(heard);
-    let (address, held_asked) = origin(
+fn refused_and_sent_away() {
+    let (say, received) = channel::<()>();
+    let received = Mutex::new(received);
+    let (address, held_requests) = origin(
         move |head, stream| {
             if head.contains("/held") {
-                heard.lock().unwrap().recv().unwrap();
+                received.lock().unwrap().recv().unwrap();
             }
             stream.write_all(answer("", "x").as_bytes()).is_ok()
         },
         None,
     );
     let world = World::start(address);
-    tell(async {
+    run(async {
         let mut client = connect(&world).await;
         let tunnel = Request::builder().method(Method::CONNECT).uri("a.example:443");
         assert_eq!(send(&mut client, tunnel).await.unwrap().status(), 501);
@@ -428,7 +431,7 @@ fn refused_and_told_to_go() {
         assert_eq!(error.reason(), Some(Reason::PROTOCOL_ERROR));
         assert_eq!(get(&mut client, "/").await.unwrap(), b"x");
         let held = send(&mut client, request(Method::GET, "/held"));
-        while held_asked.load(Ordering::SeqCst) < 2 {
+        while held_requests.load(Ordering::SeqCst) < 2 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         world.running().drain();
@@ -450,7 +453,7 @@ fn floods() {
     let priority: &[u8] = &[0, 0, 5, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 16];
     let address = plain_origin();
     let world = World::start(address);
-    tell(async {
+    run(async {
         for frame in [settings, ping, priority] {
             for (frames, ends) in [(50, false), (20_000, true)] {
                 let stream = TcpStream::connect(world.tls).await.unwrap();

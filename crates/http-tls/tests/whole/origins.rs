@@ -8,7 +8,7 @@ use larder_testkit::tls::Identity;
 use super::world::{World, answer, head, origin};
 
 /// Sends a request in the clear, and reads to the connection's end.
-fn ask(world: &World, path: &str) -> String {
+fn request(world: &World, path: &str) -> String {
     let mut client = world.clear();
     let bytes = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     client.write_all(bytes.as_bytes()).unwrap();
@@ -24,7 +24,7 @@ fn ask(world: &World, path: &str) -> String {
 #[test]
 fn origins_over_tls() {
     let made = Identity::new("origin.example");
-    let (address, asked) = origin(
+    let (address, requests) = origin(
         |head, stream| {
             let bytes = match head.split(' ').nth(1).unwrap() {
                 "/cut" => "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n\r\nabc".to_owned(),
@@ -39,15 +39,15 @@ fn origins_over_tls() {
     let origins = vec![(address, Some("origin.example"))];
     let world = World::with(origins, Limits::default(), trust, |_| ());
     for _ in 0..3 {
-        assert!(ask(&world, "/").ends_with("\r\n\r\nx"));
+        assert!(request(&world, "/").ends_with("\r\n\r\nx"));
     }
     assert_eq!(world.count("tls_origin_handshakes"), 1);
     for round in 1..3 {
-        let answer = ask(&world, "/cut");
+        let answer = request(&world, "/cut");
         assert!(!answer.ends_with("0\r\n\r\n"), "{answer}");
         world.until("a cut", |world| world.count("tls_origin_cut") == round);
     }
-    assert_eq!(asked.load(Ordering::SeqCst), 5);
+    assert_eq!(requests.load(Ordering::SeqCst), 5);
 }
 
 /// An origin receives no request if its certificate is for another name, or if no trusted authority
@@ -58,20 +58,20 @@ fn unproven() {
     let answers = |_: &str, stream: &mut dyn super::world::Stream| {
         stream.write_all(answer("", "secret").as_bytes()).is_ok()
     };
-    let (address, asked) = origin(answers, Some(made.server(&[])));
+    let (address, requests) = origin(answers, Some(made.server(&[])));
     for (name, trusts) in [("other.example", &made), ("origin.example", &other)] {
         let trust = Trust::File(trusts.chain());
         let world = World::with(vec![(address, Some(name))], Limits::default(), trust, |_| ());
-        assert!(ask(&world, "/").starts_with("HTTP/1.1 502 "));
+        assert!(request(&world, "/").starts_with("HTTP/1.1 502 "));
         assert!(world.count("tls_origin_unproven") > 0);
         assert_eq!(world.count("tls_origin_handshakes"), 0);
     }
-    assert_eq!(asked.load(Ordering::SeqCst), 0);
+    assert_eq!(requests.load(Ordering::SeqCst), 0);
     let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let trust = Trust::File(made.chain());
     let origins = vec![(nowhere, Some("origin.example"))];
     let world = World::with(origins, Limits::default(), trust, |_| ());
-    assert!(ask(&world, "/").starts_with("HTTP/1.1 502 "));
+    assert!(request(&world, "/").starts_with("HTTP/1.1 502 "));
     assert!(world.count("tls_origin_unreachable") > 0);
 }
 
@@ -97,11 +97,11 @@ fn whole_until_close() {
     let origins = vec![(address, Some("origin.example"))];
     let world = World::with(origins, Limits::default(), trust, |_| ());
     // The response has a length if the complete body is there before its headers are sent.
-    let first = ask(&world, "/");
+    let first = request(&world, "/");
     let ends = ["3\r\nabc\r\n0\r\n\r\n", "\r\n\r\nabc"];
     assert!(ends.iter().any(|end| first.ends_with(end)), "{first}");
     play.join().unwrap();
     // The origin is no longer there.
-    assert!(ask(&world, "/").ends_with("\r\n\r\nabc"));
+    assert!(request(&world, "/").ends_with("\r\n\r\nabc"));
     assert_eq!(world.count("tls_origin_cut"), 0);
 }

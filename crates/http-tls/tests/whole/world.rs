@@ -39,12 +39,12 @@ pub fn origin(
 ) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let (answer, asked) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
-    let its = asked.clone();
+    let (answer, requests) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
+    let its = requests.clone();
     // The thread ends with the process.
     thread::spawn(move || {
         for stream in listener.incoming() {
-            let (stream, answer, asked, tls) =
+            let (stream, answer, requests, tls) =
                 (stream.unwrap(), answer.clone(), its.clone(), tls.clone());
             thread::spawn(move || {
                 let mut stream: Box<dyn Stream> = match tls {
@@ -55,7 +55,7 @@ pub fn origin(
                     }
                 };
                 while let Some(head) = head(&mut *stream) {
-                    asked.fetch_add(1, Ordering::SeqCst);
+                    requests.fetch_add(1, Ordering::SeqCst);
                     if !answer(&head, &mut *stream) {
                         return;
                     }
@@ -63,7 +63,7 @@ pub fn origin(
             });
         }
     });
-    (address, asked)
+    (address, requests)
 }
 
 /// The headers of a request or response; `None` if the stream ended before.

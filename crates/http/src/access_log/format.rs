@@ -28,7 +28,7 @@ pub struct Exchange<'a> {
     /// The user name of the client, where it is authenticated.
     pub user: Option<&'a [u8]>,
     /// The request.
-    pub asked: Asked<'a>,
+    pub request_line: RequestLine<'a>,
     /// The host of the resource; empty where it is not known.
     pub host: &'a [u8],
     /// `Referer`.
@@ -54,7 +54,7 @@ pub struct Exchange<'a> {
 
 /// A client's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked<'a> {
+pub enum RequestLine<'a> {
     /// A valid request.
     Request {
         /// Its method.
@@ -81,15 +81,15 @@ pub fn push_combined(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
         out.extend_from_slice(part);
     }
     out.extend_from_slice(b" +0000] \"");
-    match exchange.asked {
-        Asked::Request { method, target, protocol } => {
+    match exchange.request_line {
+        RequestLine::Request { method, target, protocol } => {
             push_escaped(out, method.as_bytes(), b' ');
             out.push(b' ');
             push_escaped(out, target, b'"');
             out.push(b' ');
             out.extend_from_slice(protocol.as_bytes());
         }
-        Asked::Bytes(bytes) => push_escaped(out, bytes, b'"'),
+        RequestLine::Bytes(bytes) => push_escaped(out, bytes, b'"'),
     }
     out.extend_from_slice(b"\" ");
     push_number(out, u64::from(exchange.status));
@@ -112,14 +112,14 @@ pub fn push_json(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
     digits::write_addr(exchange.client.into(), out);
     out.push(b'"');
     push_member(out, "user", exchange.user);
-    match exchange.asked {
-        Asked::Request { method, target, protocol } => {
+    match exchange.request_line {
+        RequestLine::Request { method, target, protocol } => {
             push_member(out, "method", Some(method.as_bytes()));
             push_member(out, "host", Some(exchange.host).filter(|host| !host.is_empty()));
             push_member(out, "target", Some(target));
             push_member(out, "protocol", Some(protocol.as_bytes()));
         }
-        Asked::Bytes(bytes) => push_member(out, "octets", Some(bytes)),
+        RequestLine::Bytes(bytes) => push_member(out, "octets", Some(bytes)),
     }
     push_count(out, "status", Some(exchange.status.into()));
     push_count(out, "body_bytes", Some(exchange.body_bytes));
@@ -185,7 +185,7 @@ mod tests {
         client: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
         began_ms: 784_111_777_045,
         user: None,
-        asked: Asked::Request { method: "GET", target: b"/a?b", protocol: "HTTP/1.1" },
+        request_line: RequestLine::Request { method: "GET", target: b"/a?b", protocol: "HTTP/1.1" },
         host: b"c.test",
         referer: None,
         user_agent: None,
@@ -254,7 +254,7 @@ mod tests {
         let nasty = b"a\"b\\c\r\n\0\x7f\t\xff\xc3\xa4 d";
         let exchange = Exchange {
             user: Some(b"e f"),
-            asked: Asked::Bytes(nasty),
+            request_line: RequestLine::Bytes(nasty),
             user_agent: Some(nasty),
             ..PLAIN
         };
@@ -269,7 +269,8 @@ mod tests {
         assert!(json(&exchange).contains(&format!(",\"octets\":\"{escaped}\",\"status\"")));
         for byte in 0..=u8::MAX {
             let one = [byte];
-            let exchange = Exchange { referer: Some(&one), asked: Asked::Bytes(&one), ..PLAIN };
+            let exchange =
+                Exchange { referer: Some(&one), request_line: RequestLine::Bytes(&one), ..PLAIN };
             let (line, object) = (combined(&exchange), json(&exchange));
             assert!(line.is_ascii() && line.matches('"').count() == 6, "{line}");
             for text in [line, object] {

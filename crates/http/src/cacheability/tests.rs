@@ -18,8 +18,8 @@ fn kept_for(
     status: u16,
     response: &[(&str, &str)],
 ) -> Result<Stored, Unstored> {
-    let (asked, answered) = (fields(request), fields(response));
-    let request = Request { method: "GET", fields: &asked };
+    let (requested, answered) = (fields(request), fields(response));
+    let request = Request { method: "GET", fields: &requested };
     store(&request, &Response { status, fields: &answered }, NOW, &Rules::default())
 }
 
@@ -79,10 +79,10 @@ fn reasons() {
     assert_eq!(kept(302, &[DATE]), Err(Unstored::NotSaid));
     assert!(kept(302, &[cc("max-age=9")]).is_ok() && kept(599, &[cc("max-age=9")]).is_ok());
     assert_eq!(kept(200, &[("Vary", "Accept, *")]), Err(Unstored::VaryAny));
-    let asked = [("Authorization", "Basic x")];
-    assert_eq!(kept_for(&asked, 200, &[cc("max-age=9")]), Err(Unstored::Authorization));
+    let requested = [("Authorization", "Basic x")];
+    assert_eq!(kept_for(&requested, 200, &[cc("max-age=9")]), Err(Unstored::Authorization));
     for word in ["public", "s-maxage=9", "must-revalidate"] {
-        assert!(kept_for(&asked, 200, &[cc(word)]).is_ok(), "{word}");
+        assert!(kept_for(&requested, 200, &[cc(word)]).is_ok(), "{word}");
     }
     assert_eq!(kept_for(&[cc("no-store")], 200, &[cc("max-age=9")]), Err(Unstored::RequestNoStore));
     let cookie = ("Set-Cookie", "a=b");
@@ -114,9 +114,9 @@ fn reasons_of_requests_and_rules() {
     }
     let lenient =
         Rules { heeds_clients: false, is_cautious_with_cookies: false, ..Rules::default() };
-    let (asked, answered) =
+    let (requested, answered) =
         (fields(&[("Cache-Control", "no-store")]), fields(&[fresh[0], ("Set-Cookie", "a=b")]));
-    let request = Request { method: "GET", fields: &asked };
+    let request = Request { method: "GET", fields: &requested };
     assert!(store(&request, &Response { status: 200, fields: &answered }, NOW, &lenient).is_ok());
 }
 
@@ -128,8 +128,8 @@ fn guesses_with_cookies() {
     let old = ("Last-Modified", "Sun, 06 Nov 1994 08:32:57 GMT");
     let (tag, public) = (("ETag", "\"a\""), ("Cache-Control", "public"));
     let lifetime_s = |response: &[(&str, &str)], rules: &Rules| {
-        let (asked, answered) = (fields(&[("Cookie", "a=b")]), fields(response));
-        let request = Request { method: "GET", fields: &asked };
+        let (requested, answered) = (fields(&[("Cookie", "a=b")]), fields(response));
+        let request = Request { method: "GET", fields: &requested };
         let response = Response { status: 200, fields: &answered };
         store(&request, &response, NOW, rules).map(|stored| stored.life.lifetime_s)
     };
@@ -154,8 +154,8 @@ fn rules_for_statuses() {
         rules.statuses.add(word.parse().unwrap(), fresh_s);
     }
     let kept = |request: &[(&str, &str)], status: u16, response: &[(&str, &str)]| {
-        let (asked, answered) = (fields(request), fields(response));
-        let request = Request { method: "GET", fields: &asked };
+        let (requested, answered) = (fields(request), fields(response));
+        let request = Request { method: "GET", fields: &requested };
         let response = Response { status, fields: &answered };
         let stored = store(&request, &response, NOW, &rules)?;
         Ok((stored.life.lifetime_s, stored.life.is_by_rule))
@@ -178,8 +178,8 @@ fn rules_for_statuses() {
     assert_eq!(kept(&[], 404, &[cc("no-store")]), Err(Unstored::NoStore));
     assert_eq!(kept(&[], 404, &[("Set-Cookie", "a=b")]), Err(Unstored::Cookies));
     assert_eq!(kept(&[], 404, &[("Vary", "*")]), Err(Unstored::VaryAny));
-    let asked = [("Authorization", "Basic x")];
-    assert_eq!(kept(&asked, 404, &[]), Err(Unstored::Authorization));
+    let requested = [("Authorization", "Basic x")];
+    assert_eq!(kept(&requested, 404, &[]), Err(Unstored::Authorization));
     assert_eq!(kept(&[cc("no-store")], 404, &[]), Err(Unstored::RequestNoStore));
 }
 
@@ -187,10 +187,12 @@ fn rules_for_statuses() {
 /// not an empty one.
 #[test]
 fn variants() {
-    let asked = [("Accept", "a,b"), ("ACCEPT", " c"), ("X", "")];
-    let stored = kept_for(&asked, 200, &[("Vary", "accept, X, accept"), ("vary", "Y")]).unwrap();
-    let is_for =
-        |asked: &[(&str, &str)]| stored.is_for(&Request { method: "GET", fields: &fields(asked) });
+    let requested = [("Accept", "a,b"), ("ACCEPT", " c"), ("X", "")];
+    let stored =
+        kept_for(&requested, 200, &[("Vary", "accept, X, accept"), ("vary", "Y")]).unwrap();
+    let is_for = |requested: &[(&str, &str)]| {
+        stored.is_for(&Request { method: "GET", fields: &fields(requested) })
+    };
     assert!(is_for(&[("accept", "a , b,c"), ("x", ""), ("Z", "any")]));
     assert!(!is_for(&[("accept", "a, b"), ("x", "")]));
     assert!(!is_for(&[("accept", "a, b, c")]), "X is not there");

@@ -65,7 +65,7 @@ pub struct Fetch {
     /// The scheme that the origin is sent.
     pub(super) stated_scheme: Option<Scheme>,
     /// When it began, seconds since 1970.
-    pub(super) asked_s: u64,
+    pub(super) requested_s: u64,
     /// States whether the URL was written since the fetch began.
     pub(super) ticket: Ticket,
     interim: u8,
@@ -77,7 +77,7 @@ impl Fetch {
         purpose: Purpose,
         upload: Option<Content>,
         stated_scheme: Option<Scheme>,
-        asked_s: u64,
+        requested_s: u64,
         store: &Store,
     ) -> Fetch {
         let mut url = Vec::new();
@@ -96,7 +96,7 @@ impl Fetch {
             client_head: from.bytes.to_vec(),
             peer: (from.peer)(),
             stated_scheme,
-            asked_s,
+            requested_s,
             ticket,
             interim: 0,
         };
@@ -173,7 +173,7 @@ impl Fetch {
     }
 
     /// True where the origin may be sent it twice: that changes nothing, and there is no body.
-    pub fn may_be_asked_again(&self) -> bool {
+    pub fn may_retry(&self) -> bool {
         matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS") && !self.has_body
     }
 }

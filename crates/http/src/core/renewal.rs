@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::fetch::{Fetch, Purpose};
-use super::response::{Next, Noted, Question, Reach};
+use super::response::{Next, Noted, Reach, RequestInfo};
 use super::storing::{Rendered, unkept};
 use super::{Core, Net};
 use crate::answer::Answer;
@@ -25,7 +25,7 @@ impl Core {
         fetch: &Fetch,
         flight: &Flight,
         kept: &Kept<'_>,
-        question: &Question<'_>,
+        info: &RequestInfo<'_>,
         response: &Response<'_>,
     ) -> Next {
         self.counts.renewed += 1;
@@ -43,7 +43,7 @@ impl Core {
             return Next::Again;
         }
         let rules = &self.options.rules;
-        let stored = match self.storable(fetch, question, &fresh) {
+        let stored = match self.storable(fetch, info, &fresh) {
             // A response that was public when it was stored does not make a new cookie public.
             Ok(_) if rules.is_cautious_with_cookies && sets_own_cookies(response) => {
                 Err(Unstored::Cookies)
@@ -71,7 +71,7 @@ impl Core {
         };
         // A response that may not be stored may have fields for one client only. The cached
         // response stays as it was, for the clients that may have it.
-        let reach = match (is_for_all, self.reach(question, kept.life.status, &stored, false)) {
+        let reach = match (is_for_all, self.reach(info, kept.life.status, &stored, false)) {
             (true, _) => Reach::All,
             (false, Reach::One(Some(Noted::All))) => Reach::One(Some(Noted::Renewal)),
             (false, reach) => reach,
@@ -89,8 +89,8 @@ impl Core {
         stale: &[u8],
     ) -> bool {
         let Some(Record::Response(kept)) = Record::read(stale) else { return false };
-        let asked = RequestDirectives::default();
-        if !may_serve_on_error(&kept.life, &asked, self.now_s, &self.options.rules) {
+        let requested = RequestDirectives::default();
+        if !may_serve_on_error(&kept.life, &requested, self.now_s, &self.options.rules) {
             return false;
         }
         let object = kept.body_id.and_then(|id| self.store.bodies.get(id));

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use larder::mem::object::{Object, Phase};
 
 use super::fetch::{Fetch, Purpose};
-use super::{ClientRequest, Content, Core, Net, Told, Upload};
-use crate::answer::{Answer, Asked, Body, Composed, Said, compose, push_body, push_own};
+use super::{ClientRequest, Content, Core, Net, ResponseSummary, Upload};
+use crate::answer::{Answer, Body, Composed, RequestContext, Said, compose, push_body, push_own};
 use crate::cache_status_header::{CacheStatus, Forward, push_cache_status};
 use crate::cacheability::Life;
 use crate::coalescing::{Flight, Join, Outcome, Waiter};
@@ -91,11 +91,11 @@ impl ClientRequest<'_> {
     }
 
     /// What decides how the response is written.
-    fn asked(&self, closes: bool) -> Asked<'_> {
+    fn context(&self, closes: bool) -> RequestContext<'_> {
         let head = self.head;
         let request = Request { method: head.method, fields: head.fields };
         let keeps_alive = head.keeps_alive && !closes;
-        Asked { request, minor_version: head.minor_version, keeps_alive }
+        RequestContext { request, minor_version: head.minor_version, keeps_alive }
     }
 
     fn has_content(&self) -> bool {
@@ -137,8 +137,8 @@ impl Core {
         if matches!(head.target, Target::Authority(_)) {
             return self.own(from, true, 501, "this server is no tunnel", out);
         }
-        let asked = from.asked(self.is_draining);
-        let closes = from.closes || !asked.keeps_alive;
+        let context = from.context(self.is_draining);
+        let closes = from.closes || !context.keeps_alive;
         if wants_other_protocol(head.fields) {
             let text = "this server does not switch protocols: Upgrade is not supported";
             return self.own(from, closes, 501, text, out);
@@ -148,7 +148,7 @@ impl Core {
         }
         let is_looked_up = matches!(head.method, "GET" | "HEAD") && head.framing == Framing::None;
         let found = match is_looked_up {
-            true => self.look_up(from, &asked, out),
+            true => self.look_up(from, &context, out),
             // A request with content is no plain request for the URL, whatever its method.
             false => Lookup::Pass(Forward::Method, head.framing == Framing::None),
         };
@@ -175,7 +175,7 @@ impl Core {
     fn look_up(
         &mut self,
         from: &ClientRequest<'_>,
-        asked: &Asked<'_>,
+        context: &RequestContext<'_>,
         out: &mut Vec<u8>,
     ) -> Lookup {
         let head = from.head;
@@ -202,7 +202,7 @@ impl Core {
             Decision::ServeAndValidate { age_s } if !is_purged => (age_s, true),
             Decision::Unsatisfiable => return Lookup::Unsatisfiable,
             _ if directives.no_store
-                || self.asks_alone(&key, head)
+                || self.fetches_alone(&key, head)
                 || self.handle.is_unshared_for(&key, RENEWAL, now) =>
             {
                 return Lookup::Pass(Forward::Stale, true);
@@ -216,12 +216,12 @@ impl Core {
             push_cache_status(&mut self.note, CacheStatus::Hit { ttl_s }, life.is_by_rule);
         }
         let said = Said { age_s: Some(age_s), cache_status: &self.note, heeds_conditions: true };
-        let composed = compose(out, &kept, asked, &said, kept.body_bytes);
+        let composed = compose(out, &kept, context, &said, kept.body_bytes);
         let head_end = out.len();
         if object.is_none() {
             push_body(out, &composed.body, kept.body);
         }
-        self.told = Told {
+        self.summary = ResponseSummary {
             status: composed.status,
             body_bytes: (out.len() - head_end) as u64,
             cache: Some(if renews { "hit-stale" } else { "hit" }),
@@ -231,7 +231,7 @@ impl Core {
         let may_renew = || {
             !directives.no_store
                 && (!has(head.fields, CREDENTIALS) || is_for_all(&kept.life))
-                && !self.asks_alone(&key, head)
+                && !self.fetches_alone(&key, head)
                 && !self.store.flights.has(&key)
         };
         match renews && may_renew() {
@@ -252,7 +252,7 @@ impl Core {
             Found::TooLong => Lookup::Pass(Forward::Bypass, false),
             // Its response would be for no other client, so no client waits for it.
             Found::Nothing { .. } if directives.no_store => Lookup::Pass(Forward::Bypass, true),
-            Found::Nothing { key, is_variant } if !self.asks_alone(&key, head) => {
+            Found::Nothing { key, is_variant } if !self.fetches_alone(&key, head) => {
                 let why = if is_variant { Forward::VaryMiss } else { Forward::UriMiss };
                 Lookup::Join(key, why, None)
             }
@@ -262,7 +262,7 @@ impl Core {
 
     /// True where a note states that such a request gets a response of its own: its client waits
     /// for no other fetch, and no other client waits for its fetch.
-    fn asks_alone(&self, key: &Key, head: &RequestHead<'_>) -> bool {
+    fn fetches_alone(&self, key: &Key, head: &RequestHead<'_>) -> bool {
         let is_noted = |kind: &str| {
             has(head.fields, kind) && self.handle.is_unshared_for(key, kind, self.seconds())
         };
@@ -278,21 +278,25 @@ impl Core {
         text: &str,
         out: &mut Vec<u8>,
     ) -> Reply {
-        let asked = from.asked(closes || from.has_content());
-        push_own(out, status, text, &asked, &OWN, self.now_s);
+        let context = from.context(closes || from.has_content());
+        push_own(out, status, text, &context, &OWN, self.now_s);
         let body_bytes = if from.head.method == "HEAD" { 0 } else { text.len() as u64 + 1 };
-        self.told = Told { status, body_bytes, ..Told::default() };
+        self.summary = ResponseSummary { status, body_bytes, ..ResponseSummary::default() };
         // The body of the request is not read.
         let lingers = from.has_content();
-        Reply { step: Step::Sent, closes: closes || !asked.keeps_alive, lingers }
+        Reply { step: Step::Sent, closes: closes || !context.keeps_alive, lingers }
     }
 
     /// An error for a client whose request cannot be read: the connection ends after it.
     pub fn refuse(&mut self, status: u16, text: &str, out: &mut Vec<u8>) {
         let request = Request { method: "GET", fields: &[] };
-        let asked = Asked { request, minor_version: 1, keeps_alive: false };
-        push_own(out, status, text, &asked, &OWN, self.now_s);
-        self.told = Told { status, body_bytes: text.len() as u64 + 1, ..Told::default() };
+        let context = RequestContext { request, minor_version: 1, keeps_alive: false };
+        push_own(out, status, text, &context, &OWN, self.now_s);
+        self.summary = ResponseSummary {
+            status,
+            body_bytes: text.len() as u64 + 1,
+            ..ResponseSummary::default()
+        };
     }
 
     /// Sends the origin a request to confirm a stale response; no client waits for it.
@@ -490,7 +494,7 @@ impl Core {
         let age_s = age_s.filter(|&age_s| age_s > 0 || answer.object.is_none());
         let said = Said { age_s, cache_status: &self.note, heeds_conditions: !answer.is_private };
         // The rest of the request's body must be read, or the connection cannot be used again.
-        let asked = from.asked(self.is_draining || from.has_upload);
+        let context = from.context(self.is_draining || from.has_upload);
         let sealed_bytes = answer
             .object
             .as_ref()
@@ -503,14 +507,15 @@ impl Core {
             && answer.may_have_trailers()
             && !has(head.fields, "range");
         let body_bytes = kept.body_bytes.or(sealed_bytes.filter(|_| !has_trailers));
-        let composed = compose(out, &kept, &asked, &said, body_bytes);
+        let composed = compose(out, &kept, &context, &said, body_bytes);
         let head_end = out.len();
         if answer.object.is_none() {
             push_body(out, &composed.body, kept.body);
         }
         let (status, origin_status) = (composed.status, answer.origin_status);
         let body_bytes = (out.len() - head_end) as u64;
-        self.told = Told { status, body_bytes, cache: Some(why.as_str()), origin_status };
+        self.summary =
+            ResponseSummary { status, body_bytes, cache: Some(why.as_str()), origin_status };
         let mut reply = Reply::composed(composed, |body| {
             Some(Content {
                 object: answer.object.clone()?,

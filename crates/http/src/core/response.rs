@@ -79,7 +79,7 @@ pub(super) enum Noted {
 
 /// A request, as the client sent it and as the origin got it.
 #[derive(Clone, Copy)]
-pub(super) struct Question<'a> {
+pub(super) struct RequestInfo<'a> {
     /// With the method of the fetch.
     pub(super) request: Request<'a>,
     /// The client wants a part.
@@ -108,18 +108,18 @@ impl Core {
     ) -> (Next, usize) {
         let mut room = FieldRoom::new();
         let limits = message::Limits::READ_BEFORE;
-        let Ok(Some(asked)) = message::request(&fetch.client_head, &mut room, &limits) else {
+        let Ok(Some(parsed)) = message::request(&fetch.client_head, &mut room, &limits) else {
             return (Next::Unwanted, 0);
         };
         let peer = fetch.peer;
         let client = || peer.map(|peer| peer.ip());
         let is_shared = matches!(fetch.purpose, Purpose::Shared { .. });
-        let question = Question {
-            request: Request { method: &fetch.method, fields: asked.fields },
-            wants_part: asked.method == "GET" && has(asked.fields, "range"),
-            sent: Sent::new(&asked, fetch.stated_scheme, is_shared, &client),
+        let info = RequestInfo {
+            request: Request { method: &fetch.method, fields: parsed.fields },
+            wants_part: parsed.method == "GET" && has(parsed.fields, "range"),
+            sent: Sent::new(&parsed, fetch.stated_scheme, is_shared, &client),
         };
-        let outcome = self.judge(net, fetch, &question, head, rest);
+        let outcome = self.judge(net, fetch, &info, head, rest);
         if matches!(outcome.0, Next::Again) {
             fetch.forget_stale();
         }
@@ -130,15 +130,15 @@ impl Core {
         &mut self,
         net: &mut impl Net,
         fetch: &Fetch,
-        question: &Question<'_>,
+        info: &RequestInfo<'_>,
         head: &ResponseHead<'_>,
         rest: &[u8],
     ) -> (Next, usize) {
         let response = Response { status: head.status, fields: head.fields };
-        if invalidates(question.request.method, head.status) {
+        if invalidates(info.request.method, head.status) {
             self.invalidate(&fetch.url, head.fields);
         }
-        if is_unasked(fetch, question, head.status) {
+        if is_unsolicited(fetch, info, head.status) {
             self.counts.bad_responses += 1;
             self.failed(net, fetch, 502);
             return (Next::Unwanted, 0);
@@ -151,15 +151,15 @@ impl Core {
                 if !is_about(kept.validators, &response) {
                     return (Next::Again, 0);
                 }
-                return (self.renewed(net, fetch, flight, &kept, question, &response), 0);
+                return (self.renewed(net, fetch, flight, &kept, info, &response), 0);
             }
             if matches!(head.status, 500 | 502 | 503 | 504) && self.give_stale(net, flight, stale) {
                 self.counts.stale_on_error += 1;
                 return (Next::Unwanted, 0);
             }
         }
-        let stored = self.storable(fetch, question, &response);
-        let taken = self.take(fetch, question, head, stored);
+        let stored = self.storable(fetch, info, &response);
+        let taken = self.take(fetch, info, head, stored);
         self.deliver(net, fetch, head, rest, taken)
     }
 
@@ -167,13 +167,13 @@ impl Core {
     pub(super) fn storable(
         &self,
         fetch: &Fetch,
-        question: &Question<'_>,
+        info: &RequestInfo<'_>,
         response: &Response<'_>,
     ) -> Result<Stored, Unstored> {
-        let moments = Moments { request_s: fetch.asked_s, response_s: self.now_s };
-        let mut stored = store(&question.request, response, moments, &self.options.rules)?;
+        let moments = Moments { request_s: fetch.requested_s, response_s: self.now_s };
+        let mut stored = store(&info.request, response, moments, &self.options.rules)?;
         for it in &mut stored.vary {
-            it.value = question.sent.value(&it.name);
+            it.value = info.sent.value(&it.name);
         }
         Ok(stored)
     }
@@ -181,12 +181,12 @@ impl Core {
     /// Which clients get the response to a shared fetch that is not for all.
     pub(super) fn reach(
         &self,
-        question: &Question<'_>,
+        info: &RequestInfo<'_>,
         status: u16,
         stored: &Result<Stored, Unstored>,
         is_kept: bool,
     ) -> Reach {
-        let fields = question.request.fields;
+        let fields = info.request.fields;
         let is_cookies = match stored {
             Ok(stored) => stored.life.is_heuristic && stored.life.lifetime_s == 0,
             Err(why) => *why == Unstored::RequestCookies,
@@ -208,7 +208,7 @@ impl Core {
     fn take(
         &mut self,
         fetch: &Fetch,
-        question: &Question<'_>,
+        info: &RequestInfo<'_>,
         head: &ResponseHead<'_>,
         stored: Result<Stored, Unstored>,
     ) -> Taken {
@@ -222,11 +222,11 @@ impl Core {
         // A response that is not stored leaves no choice of variants either.
         let keep = of_use.and_then(|stored| {
             let Core { handle, store, .. } = self;
-            let key = handle.key_for(store, &fetch.url, stored, &question.sent, now)?;
+            let key = handle.key_for(store, &fetch.url, stored, &info.sent, now)?;
             Some((stored.clone(), key))
         });
         let body_bytes = match head.framing {
-            Framing::None if question.request.method == "HEAD" => said_bytes,
+            Framing::None if info.request.method == "HEAD" => said_bytes,
             Framing::None => Some(0),
             Framing::Length(bytes) => Some(bytes),
             Framing::Chunked | Framing::UntilClose => None,
@@ -244,10 +244,10 @@ impl Core {
         });
         let reach = match is_fresh {
             true => Reach::All,
-            false => self.reach(question, head.status, &stored, keep.is_some()),
+            false => self.reach(info, head.status, &stored, keep.is_some()),
         };
         // A body of which a client wants a range is not fetched whole for it.
-        let wants_part = question.wants_part && keep.is_none() && head.status == 200;
+        let wants_part = info.wants_part && keep.is_none() && head.status == 200;
         Taken { keep, promise, reach, wants_part, body_bytes }
     }
 
@@ -383,8 +383,8 @@ impl Core {
 }
 
 /// True where an origin sends a 304 or a part, and the request did not ask for that.
-fn is_unasked(fetch: &Fetch, question: &Question<'_>, status: u16) -> bool {
-    let Request { method, fields } = question.request;
+fn is_unsolicited(fetch: &Fetch, info: &RequestInfo<'_>, status: u16) -> bool {
+    let Request { method, fields } = info.request;
     let validates = match &fetch.purpose {
         Purpose::Shared { stale, .. } => {
             let record = stale.as_deref().and_then(Record::read);

@@ -45,7 +45,7 @@ pub struct Base {
 }
 
 impl Base {
-    pub fn tell_time(&mut self) {
+    pub fn update_time(&mut self) {
         let us = self.clock.us();
         let wall_s = self.clock.unix_us(us) / 1_000_000;
         self.now = Now { us, ms: us / 1_000, wall_s };
@@ -113,7 +113,7 @@ impl Net for Wire<'_> {
         if waiter.loop_number == self.outbox.loop_number {
             self.outbox.outcomes.push_back((waiter.client, outcome));
         } else {
-            self.outbox.channels.tell(waiter, outcome);
+            self.outbox.channels.notify(waiter, outcome);
         }
     }
 

@@ -383,7 +383,7 @@ impl Clients {
     /// Bytes of a client came.
     fn receive(&mut self, base: &mut Base, client: &mut Client, bytes: &[u8]) -> bool {
         if client.expects_proxy {
-            return self.hear_proxy(base, client, bytes);
+            return self.receive_proxy(base, client, bytes);
         }
         if client.is_shut {
             return true;

@@ -130,7 +130,7 @@ impl Backend {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Connecting,
-    Asking,
+    Requesting,
     Head,
     Body,
     Idle,
@@ -148,7 +148,7 @@ struct Origin {
     /// The body of the request, on its way.
     upload: Option<Delivery>,
     /// Bytes of the request's headers that were sent.
-    asked_bytes: usize,
+    sent_bytes: usize,
     /// Bytes that came and were not used yet.
     inbox: Vec<u8>,
     incoming: Option<Box<Incoming>>,
@@ -166,13 +166,13 @@ impl Origin {
     }
 
     /// Its fetch, where the headers of the response have not come yet.
-    fn asks(&self) -> Option<&Fetch> {
+    fn requested_fetch(&self) -> Option<&Fetch> {
         self.fetch.as_deref().filter(|_| self.state != State::Body)
     }
 
     /// The origin may have received some of the request.
-    fn has_asked(&self) -> bool {
-        self.asked_bytes > 0
+    fn has_sent(&self) -> bool {
+        self.sent_bytes > 0
     }
 }
 
@@ -376,7 +376,7 @@ impl Origins {
                 let mut rest = Some(fetch);
                 self.with(cx, id, |origins, cx, origin| {
                     let fetch = rest.take().expect("it is called once");
-                    origins.ask_again_on(cx, origin, fetch)
+                    origins.retry_on(cx, origin, fetch)
                 });
                 match rest {
                     None => return None,
@@ -441,7 +441,7 @@ impl Origins {
             state: State::Connecting,
             fetch: Some(fetch),
             upload: None,
-            asked_bytes: 0,
+            sent_bytes: 0,
             inbox: Vec::new(),
             incoming: None,
             is_reused: false,
@@ -477,7 +477,7 @@ impl Origins {
         }
     }
 
-    fn ask_again_on(
+    fn retry_on(
         &mut self,
         cx: &mut Context<'_>,
         origin: &mut Origin,
@@ -485,10 +485,10 @@ impl Origins {
     ) -> bool {
         fetch.tries += 1;
         origin.fetch = Some(fetch);
-        origin.asked_bytes = 0;
+        origin.sent_bytes = 0;
         origin.is_reused = true;
         cx.base.reactor.unwatch(&origin.socket, origin.token);
-        self.ask_origin(cx, origin)
+        self.send_request(cx, origin)
     }
 
     fn sicken(&mut self, cx: &mut Context<'_>, backend: usize, why: &io::Error) {
@@ -502,13 +502,13 @@ impl Origins {
     fn ready(&mut self, cx: &mut Context<'_>, origin: &mut Origin) -> bool {
         match origin.state {
             State::Connecting => match Origins::connected(origin) {
-                Ok(()) => self.ask_origin(cx, origin),
+                Ok(()) => self.send_request(cx, origin),
                 Err(error) => {
                     self.sicken(cx, origin.backend, &error);
                     false
                 }
             },
-            State::Asking => self.ask_origin(cx, origin),
+            State::Requesting => self.send_request(cx, origin),
             State::Head => self.read_head(cx, origin),
             State::Body => self.read_body(cx, origin),
             // The origin closed it, or sent something without a request.
@@ -530,12 +530,12 @@ impl Origins {
         origin: &mut Origin,
         keeps_alive: bool,
     ) -> bool {
-        let is_asked = self.backends[origin.backend].number.is_some();
-        if !keeps_alive || !is_asked || !origin.inbox.is_empty() || cx.base.core.is_draining {
+        let is_configured = self.backends[origin.backend].number.is_some();
+        if !keeps_alive || !is_configured || !origin.inbox.is_empty() || cx.base.core.is_draining {
             return false;
         }
         if let Some(fetch) = self.queue.pop_front() {
-            return self.ask_again_on(cx, origin, fetch);
+            return self.retry_on(cx, origin, fetch);
         }
         origin.state = State::Idle;
         self.backends[origin.backend].idle.push_back(origin.id);
@@ -579,7 +579,7 @@ impl Origins {
         }
         if let Some(fetch) = fetch {
             let has_not_begun = state == State::Connecting && fetch.tries < TRIES_MAX;
-            let may_be_stale = is_reused && inbox.is_empty() && fetch.may_be_asked_again();
+            let may_be_stale = is_reused && inbox.is_empty() && fetch.may_retry();
             if had_body {
                 cx.base.core.end_flight(&fetch);
             } else if has_not_begun || (may_be_stale && fetch.tries < TRIES_MAX) {

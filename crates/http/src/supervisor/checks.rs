@@ -62,12 +62,12 @@ struct Check {
     window: u32,
     /// When the next check begins; while a check runs, when its time is over.
     due_ms: u64,
-    asking: Option<Asking>,
+    probe: Option<Probe>,
 }
 
 /// A check under way.
 #[derive(Debug)]
-struct Asking {
+struct Probe {
     socket: TcpStream,
     is_connected: bool,
     sent: usize,
@@ -96,7 +96,7 @@ impl Checks {
             window: (1 << THRESHOLD) - 1,
             // Each connection verifies its certificate; a check without TLS would show nothing.
             due_ms: if origin.is_secure { u64::MAX } else { 0 },
-            asking: None,
+            probe: None,
         }
         };
         let origins = origins.iter().map(check).collect();
@@ -120,7 +120,7 @@ impl Checks {
                 .find(|was| was.request == check.request && was.origin == check.origin);
             if let Some(was) = was {
                 check.window = was.window;
-                let due_ms = if was.asking.is_some() { now_ms } else { was.due_ms };
+                let due_ms = if was.probe.is_some() { now_ms } else { was.due_ms };
                 check.due_ms = due_ms.min(now_ms + self.every_ms);
             }
         }
@@ -138,7 +138,7 @@ impl Checks {
             if now_ms < check.due_ms {
                 continue;
             }
-            if check.asking.is_some() {
+            if check.probe.is_some() {
                 self.judge(at, Err("it took too long".to_owned()), now_ms, log);
                 continue;
             }
@@ -148,14 +148,14 @@ impl Checks {
                 .and_then(|socket| poller.add(&socket, token, Interest::WRITE).map(|()| socket));
             match begun {
                 Ok(socket) => {
-                    let asking = Asking {
+                    let probe = Probe {
                         socket,
                         is_connected: false,
                         sent: 0,
                         head: Vec::new(),
                         interim: 0,
                     };
-                    check.asking = Some(asking);
+                    check.probe = Some(probe);
                 }
                 Err(error) => self.judge(at, Err(error.to_string()), now_ms, log),
             }
@@ -166,8 +166,8 @@ impl Checks {
     pub fn handle(&mut self, token: u64, poller: &Poller, now_ms: u64, log: &Log) {
         let at = token.wrapping_sub(self.first_token) as usize;
         let Some(check) = self.origins.get_mut(at) else { return };
-        let Some(asking) = &mut check.asking else { return };
-        match asking.go_on(&check.request, poller, token, &self.limits) {
+        let Some(probe) = &mut check.probe else { return };
+        match probe.go_on(&check.request, poller, token, &self.limits) {
             Ok(None) => {}
             Ok(Some(200..=299)) => self.judge(at, Ok(()), now_ms, log),
             Ok(Some(status)) => {
@@ -179,7 +179,7 @@ impl Checks {
 
     fn judge(&mut self, at: usize, result: Result<(), String>, now_ms: u64, log: &Log) {
         let check = &mut self.origins[at];
-        check.asking = None;
+        check.probe = None;
         check.due_ms = now_ms + self.every_ms;
         check.window = (check.window << 1 | u32::from(result.is_ok())) & ((1 << WINDOW) - 1);
         let good = check.window.count_ones();
@@ -193,7 +193,7 @@ impl Checks {
     }
 }
 
-impl Asking {
+impl Probe {
     /// Connects, sends the request and reads, as far as the socket allows. Returns the status, if
     /// it is known.
     fn go_on(
@@ -295,7 +295,7 @@ mod tests {
                 checks.tick(poller, *now_ms, log);
             }
             let mut events = Events::new(4);
-            while checks.origins[0].asking.is_some() {
+            while checks.origins[0].probe.is_some() {
                 assert!(start.elapsed() < Duration::from_secs(60));
                 poller.wait(&mut events, Some(10)).unwrap();
                 for event in events.iter() {
@@ -388,7 +388,7 @@ mod tests {
         let log = Log::new("http", Level::Info, Format::Text);
         (5..20).for_each(|now_ms| after.tick(&poller, now_ms, &log));
         assert_eq!(log.take(), [""; 0]);
-        assert!(after.origins[0].asking.is_none());
+        assert!(after.origins[0].probe.is_none());
         assert_eq!(after.origins[0].window, before.origins[0].window);
     }
 }

@@ -6,13 +6,13 @@ use crate::counts::Counts;
 
 /// How often the counters are read, and how often a line is logged at most, milliseconds.
 const LOOK_MS: u64 = 1_000;
-const TELL_MS: u64 = 10_000;
+const REPORT_MS: u64 = 10_000;
 
 /// The numbers that were logged last, and when to look next.
 #[derive(Debug, Default)]
 pub(super) struct Shortages {
     look_ms: u64,
-    tell_ms: u64,
+    report_ms: u64,
     shortages: u64,
     refused: u64,
 }
@@ -20,7 +20,7 @@ pub(super) struct Shortages {
 impl Shortages {
     /// Logs new failures.
     pub fn look(&mut self, now_ms: u64, counts: impl FnOnce() -> Counts, log: &Log) {
-        if now_ms < self.look_ms.max(self.tell_ms) {
+        if now_ms < self.look_ms.max(self.report_ms) {
             return;
         }
         self.look_ms = now_ms + LOOK_MS;
@@ -40,7 +40,7 @@ impl Shortages {
             }
         }
         (self.shortages, self.refused) = (shortages, refused_full);
-        self.tell_ms = now_ms + TELL_MS;
+        self.report_ms = now_ms + REPORT_MS;
     }
 }
 
@@ -52,7 +52,7 @@ mod tests {
     /// Each kind is logged with its number, and no failure twice. A flood gives a line every ten
     /// seconds.
     #[test]
-    fn told_seldom() {
+    fn reported_seldom() {
         let mut shortages = Shortages::default();
         let counts = |shortages, refused_full| {
             move || Counts { shortages, refused_full, ..Counts::default() }

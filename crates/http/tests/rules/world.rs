@@ -48,7 +48,7 @@ impl Net for Wire {
 }
 
 /// A request that the origin got.
-struct Asked {
+struct OriginRequest {
     core: usize,
     path: String,
     fetch: Option<Box<Fetch>>,
@@ -63,7 +63,7 @@ pub struct World {
     store: Arc<Store>,
     wire: Wire,
     clients: HashMap<u64, Client>,
-    asked: Vec<Asked>,
+    requests: Vec<OriginRequest>,
     aborted: usize,
     now_s: u64,
 }
@@ -81,7 +81,7 @@ impl World {
             store,
             wire: Wire::default(),
             clients: HashMap::new(),
-            asked: Vec::new(),
+            requests: Vec::new(),
             aborted: 0,
             now_s: 1_000_000_000,
         })
@@ -128,7 +128,7 @@ impl World {
         if self.aborted > 0 {
             return Err("a fetch was aborted".to_owned());
         }
-        let is_open = self.asked.iter().any(|asked| asked.fetch.is_some());
+        let is_open = self.requests.iter().any(|request| request.fetch.is_some());
         for (number, client) in &self.clients {
             if client.exchange.is_some() && !is_open {
                 return Err(format!("client {number} waits for nothing"));
@@ -254,8 +254,8 @@ impl World {
         if let ["gets", method, path] = *words {
             return self.origin_gets(method, path, step);
         }
-        let is_it = |asked: &&mut Asked| asked.is_of(path);
-        let asked = self.asked.iter_mut().rev().find(is_it).ok_or("it got no such request")?;
+        let is_it = |request: &&mut OriginRequest| request.is_of(path);
+        let request = self.requests.iter_mut().rev().find(is_it).ok_or("it got no such request")?;
         match *words {
             ["answers", status] => {
                 let mut bytes = format!("HTTP/1.1 {status} It\r\n").into_bytes();
@@ -283,17 +283,17 @@ impl World {
                 }
                 self.answer(path.map(str::to_owned), &bytes)?;
             }
-            ["sends", ref text @ ..] => push_chunk(&mut asked.held, &bytes(&text.join(" "))),
-            ["ends"] => asked.held.extend_from_slice(b"0\r\n\r\n"),
-            ["breaks", "off"] => asked.has_ended = true,
+            ["sends", ref text @ ..] => push_chunk(&mut request.held, &bytes(&text.join(" "))),
+            ["ends"] => request.held.extend_from_slice(b"0\r\n\r\n"),
+            ["breaks", "off"] => request.has_ended = true,
             ["is", "held", "up"] => {
-                let is_held = asked.incoming.is_some() && !asked.held.is_empty();
+                let is_held = request.incoming.is_some() && !request.held.is_empty();
                 is_held.then_some(()).ok_or("all that it sent was taken")?;
             }
             ["fails", status] => {
-                let fetch = asked.fetch.take().ok_or("it has answered")?;
+                let fetch = request.fetch.take().ok_or("it has answered")?;
                 let status = status.parse().map_err(|_| "no status")?;
-                self.cores[asked.core].failed(&mut self.wire, &fetch, status);
+                self.cores[request.core].failed(&mut self.wire, &fetch, status);
             }
             _ => return Err(format!("what is {}?", words.join(" "))),
         }
@@ -312,7 +312,14 @@ impl World {
         let core = self.core_of(&fetch);
         let path = path.to_owned();
         let (incoming, held, has_ended) = (None, Vec::new(), false);
-        self.asked.push(Asked { core, path, fetch: Some(fetch), incoming, held, has_ended });
+        self.requests.push(OriginRequest {
+            core,
+            path,
+            fetch: Some(fetch),
+            incoming,
+            held,
+            has_ended,
+        });
         Ok(())
     }
 
@@ -327,18 +334,18 @@ impl World {
     }
 
     fn answer(&mut self, path: Option<String>, bytes: &[u8]) -> Result<(), String> {
-        let is_it = |asked: &&mut Asked| asked.is_of(path.as_deref());
-        let asked = self.asked.iter_mut().rev().find(is_it).ok_or("it got no such request")?;
-        let mut fetch = asked.fetch.take().ok_or("it has answered")?;
+        let is_it = |request: &&mut OriginRequest| request.is_of(path.as_deref());
+        let request = self.requests.iter_mut().rev().find(is_it).ok_or("it got no such request")?;
+        let mut fetch = request.fetch.take().ok_or("it has answered")?;
         let mut room = FieldRoom::new();
         let head = message::response(bytes, &mut room, &fetch.method.clone(), &Limits::default());
         let head = head.map_err(|error| format!("{error:?}"))?.ok_or("no whole response")?;
         let rest = &bytes[head.head_bytes..];
-        let core = &mut self.cores[asked.core];
+        let core = &mut self.cores[request.core];
         match core.response(&mut self.wire, &mut fetch, &head, rest) {
             (Next::Body(incoming), used) => {
-                asked.held = rest[used..].to_vec();
-                (asked.incoming, asked.fetch) = (Some(incoming), Some(fetch));
+                request.held = rest[used..].to_vec();
+                (request.incoming, request.fetch) = (Some(incoming), Some(fetch));
             }
             (Next::Again, _) => self.wire.fetches.push_back(fetch),
             (Next::Done | Next::Unwanted, _) => {}
@@ -354,8 +361,8 @@ impl World {
                 is_at_rest = false;
                 self.outcome(number, outcome);
             }
-            for asked in &mut self.asked {
-                let (is_moved, is_aborted) = asked.receive(&mut self.cores[asked.core]);
+            for request in &mut self.requests {
+                let (is_moved, is_aborted) = request.receive(&mut self.cores[request.core]);
                 self.aborted += usize::from(is_aborted);
                 is_at_rest &= !is_moved;
             }
@@ -384,7 +391,7 @@ impl World {
     }
 }
 
-impl Asked {
+impl OriginRequest {
     /// It is in flight, and for this path, if one is named.
     fn is_of(&self, path: Option<&str>) -> bool {
         self.fetch.is_some() && path.is_none_or(|path| self.path == path)

@@ -30,7 +30,7 @@ fn begin(origin: &mut Connection, framing: Framing) {
 fn readers(world: &World, framing: Framing) -> (Connection, Vec<Client>) {
     let mut readers = world.clients(6);
     readers[0].get("/film");
-    let mut origin = world.asked("GET /film");
+    let mut origin = world.receive("GET /film");
     begin(&mut origin, framing);
     for (at, reader) in readers.iter_mut().enumerate() {
         if at > 0 {
@@ -50,9 +50,9 @@ fn readers(world: &World, framing: Framing) -> (Connection, Vec<Client>) {
     (origin, readers)
 }
 
-fn all_hear_of_it(framing: Framing, ends: &[fn(Connection)]) {
+fn all_see_it(framing: Framing, ends: &[fn(Connection)]) {
     for end in ends {
-        scenario().loops(&[1, 2]).tell(|world| {
+        scenario().loops(&[1, 2]).run(|world| {
             let (origin, mut readers) = readers(world, framing);
             end(origin);
             for reader in &mut readers {
@@ -63,7 +63,7 @@ fn all_hear_of_it(framing: Framing, ends: &[fn(Connection)]) {
             world.until_counts("the body broke", |it| it.bodies_broken == 1);
             let mut next = world.client();
             next.get("/film");
-            world.asked("GET /film").answers("200 OK", &[KEPT], "anew");
+            world.receive("GET /film").answers("200 OK", &[KEPT], "anew");
             assert_eq!(next.response().text(), "anew");
         });
     }
@@ -73,7 +73,7 @@ fn all_hear_of_it(framing: Framing, ends: &[fn(Connection)]) {
 /// `clients`.
 #[test]
 fn before_its_length() {
-    all_hear_of_it(Framing::Length, &[|origin| drop(origin), |origin| origin.stop()]);
+    all_see_it(Framing::Length, &[|origin| drop(origin), |origin| origin.stop()]);
 }
 
 /// An origin with a chunked body ends without the last chunk, resets, or sends an invalid chunk.
@@ -81,22 +81,19 @@ fn before_its_length() {
 fn before_the_last_chunk() {
     let nonsense: fn(Connection) = |mut origin| origin.send("no size\r\n");
     let half: fn(Connection) = |mut origin| origin.send("10\r\n");
-    all_hear_of_it(
-        Framing::Chunks,
-        &[|origin| drop(origin), |origin| origin.stop(), nonsense, half],
-    );
+    all_see_it(Framing::Chunks, &[|origin| drop(origin), |origin| origin.stop(), nonsense, half]);
 }
 
 /// If a body ends with the connection, a reset is not its end. Invariant 3 of `clients`.
 #[test]
 fn before_the_end() {
-    all_hear_of_it(Framing::Close, &[|origin| origin.stop()]);
+    all_see_it(Framing::Close, &[|origin| origin.stop()]);
 }
 
 /// If a body ends with the connection, the cached response has the length received.
 #[test]
 fn until_the_end() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let (origin, mut readers) = readers(world, Framing::Close);
         drop(origin);
         for reader in &mut readers {
@@ -113,10 +110,10 @@ fn until_the_end() {
 #[test]
 fn who_cannot_read_chunks_is_reset() {
     for is_broken in [true, false] {
-        scenario().tell(move |world| {
+        scenario().run(move |world| {
             let mut client = world.client();
             client.send("GET /film HTTP/1.0\r\nHost: a.example\r\n\r\n");
-            let mut origin = world.asked("GET /film");
+            let mut origin = world.receive("GET /film");
             begin(&mut origin, Framing::Chunks);
             let head = client.head();
             assert!(!head.is_chunked() && head.length().is_none());
@@ -143,10 +140,10 @@ fn before_its_head() {
         |mut origin| origin.send("SSH-2.0-OpenSSH_9.2\r\n\r\n"),
     ];
     for end in ends {
-        scenario().loops(&[1, 2]).tell(|world| {
+        scenario().loops(&[1, 2]).run(|world| {
             let mut readers = world.clients(4);
             readers[0].get("/film");
-            let origin = world.asked("GET /film");
+            let origin = world.receive("GET /film");
             readers[1..].iter_mut().for_each(|it| it.get("/film"));
             world.until_counts("all wait", |it| it.collapsed == 3);
             end(origin);
@@ -154,7 +151,7 @@ fn before_its_head() {
                 assert_eq!(reader.response().status(), 502);
             }
             readers[0].get("/film");
-            world.asked("GET /film").answers("200 OK", &[KEPT], "anew");
+            world.receive("GET /film").answers("200 OK", &[KEPT], "anew");
             assert_eq!(readers[0].response().text(), "anew");
         });
     }
@@ -164,17 +161,17 @@ fn before_its_head() {
 /// connection is not reused.
 #[test]
 fn beyond_its_length() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut client = world.client();
         client.get("/a");
-        let mut origin = world.asked("GET /a");
+        let mut origin = world.receive("GET /a");
         origin.send(format!(
             "HTTP/1.1 200 OK\r\n{KEPT}\r\nContent-Length: 4\r\n\r\nbodyHTTP/1.1 200 OK\r\n"
         ));
         assert_eq!(client.response().text(), "body");
         origin.is_closed();
         client.get("/b");
-        world.asked("GET /b").answers("200 OK", &[KEPT], "other");
+        world.receive("GET /b").answers("200 OK", &[KEPT], "other");
         assert_eq!(client.response().text(), "other");
     });
 }

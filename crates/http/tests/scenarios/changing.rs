@@ -23,19 +23,19 @@ fn with_origins(world: &World, origins: &[&Origin]) -> Options {
 /// limit.
 #[test]
 fn origins() {
-    scenario().origins(2).with(|it| it.origins.truncate(1)).loops(&[1, 2]).tell(|world| {
+    scenario().origins(2).with(|it| it.origins.truncate(1)).loops(&[1, 2]).run(|world| {
         let [mut reading, mut joined, mut waiting, mut idle] =
             std::array::from_fn(|_| world.client());
         reading.get("/film");
-        let mut film = world.asked("GET /film");
+        let mut film = world.receive("GET /film");
         film.begins("200 OK", &[KEPT], BYTES);
         film.send(pattern(0, FIRST));
         joined.get("/film");
         let long = format!("X-Long: {}", "x".repeat(2_000));
-        waiting.ask("GET", "/own", &[&long]);
-        let mut own = world.asked("GET /own");
+        waiting.request("GET", "/own", &[&long]);
+        let mut own = world.receive("GET /own");
         idle.get("/a");
-        let mut unused = world.asked("GET /a");
+        let mut unused = world.receive("GET /a");
         unused.answers("200 OK", &[UNKEPT], "a");
         assert_eq!(idle.response().text(), "a");
 
@@ -44,7 +44,7 @@ fn origins() {
         world.server.replace(options).unwrap();
         assert_eq!(unused.end(), End::Clean, "it is of no use any more");
         idle.get("/b");
-        let mut other = world.origin_at(1).asked("GET /b");
+        let mut other = world.origin_at(1).receive("GET /b");
         other.answers("200 OK", &[UNKEPT], "b");
         assert_eq!(idle.response().text(), "b");
         own.answers("200 OK", &[UNKEPT], "own");
@@ -61,7 +61,7 @@ fn origins() {
         for client in [&mut reading, &mut joined, &mut idle] {
             assert!(client.fetch("/film").head.cache_status().contains("hit"));
         }
-        waiting.ask("GET", "/film", &[&long]);
+        waiting.request("GET", "/film", &[&long]);
         waiting.is_refused(431);
     });
 }
@@ -74,14 +74,14 @@ fn queues() {
         it.origins.truncate(1);
         it.origin_connections_max = 1;
     };
-    scenario().origins(2).with(one).tell(|world| {
+    scenario().origins(2).with(one).run(|world| {
         let (mut first, mut second) = (world.client(), world.client());
         first.get("/a");
-        let mut busy = world.asked("GET /a");
+        let mut busy = world.receive("GET /a");
         second.get("/b");
         world.until_counts("both are there", |it| it.requests == 2);
         world.server.replace(with_origins(world, &[world.origin_at(1)])).unwrap();
-        world.origin_at(1).asked("GET /b").answers("200 OK", &[UNKEPT], "b");
+        world.origin_at(1).receive("GET /b").answers("200 OK", &[UNKEPT], "b");
         assert_eq!(second.response().text(), "b");
         busy.answers("200 OK", &[UNKEPT], "a");
         assert_eq!(first.response().text(), "a");
@@ -92,7 +92,7 @@ fn queues() {
 /// connections to others.
 #[test]
 fn many_times() {
-    scenario().origins(3).tell(|world| {
+    scenario().origins(3).run(|world| {
         for at in 0..3 {
             world.origin_at(at).answers_by(move |_| answer("200 OK", &[UNKEPT], at.to_string()));
         }

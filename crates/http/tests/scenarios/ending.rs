@@ -11,18 +11,18 @@ const FIRST: usize = 50_000;
 /// transit.
 #[test]
 fn drains() {
-    scenario().with(|it| it.patience.drain_idle_ms = 100).loops(&[1, 2]).tell(|world| {
+    scenario().with(|it| it.patience.drain_idle_ms = 100).loops(&[1, 2]).run(|world| {
         let mut idle = world.clients(4);
         let mut reading = world.client();
         reading.get("/film");
-        let mut origin = world.asked("GET /film");
+        let mut origin = world.receive("GET /film");
         origin.begins("200 OK", &[KEPT], BYTES);
         origin.send(pattern(0, FIRST));
         reading.head();
         reading.take(FIRST);
         let mut waiting = world.client();
         waiting.get("/own");
-        let mut second = world.asked("GET /own");
+        let mut second = world.receive("GET /own");
         world.server.drain();
         for client in &mut idle {
             assert_eq!(client.end(), End::Clean);
@@ -44,15 +44,15 @@ fn drains() {
 /// before its first request, between two, and after one in flight.
 #[test]
 fn answers_once_more() {
-    scenario().with(|it| it.patience.drain_idle_ms = 60_000).loops(&[1, 2]).tell(|world| {
+    scenario().with(|it| it.patience.drain_idle_ms = 60_000).loops(&[1, 2]).run(|world| {
         let mut clients = world.clients(3);
         clients[0].get("/page");
-        let mut origin = world.asked("GET /page");
+        let mut origin = world.receive("GET /page");
         origin.answers("200 OK", &[KEPT], "page");
         clients[0].response();
         clients[1].get("/film");
-        let mut second = world.asking_of(&mut vec![origin]);
-        second.asked("GET /film");
+        let mut second = world.with_request(&mut vec![origin]);
+        second.receive("GET /film");
         second.begins("200 OK", &[KEPT], BYTES);
         clients[1].head();
         world.server.drain();
@@ -72,12 +72,12 @@ fn answers_once_more() {
 /// An event loop without clients keeps running while those of another one read what it fetches.
 #[test]
 fn for_others() {
-    scenario().with(|it| it.patience.drain_idle_ms = 100).loops(&[2]).tell(|world| {
+    scenario().with(|it| it.patience.drain_idle_ms = 100).loops(&[2]).run(|world| {
         // The first client is on one of the event loops, and disconnects. Of the others some are on
         // the other event loop.
         let mut first = world.client();
         first.get("/film");
-        let mut origin = world.asked("GET /film");
+        let mut origin = world.receive("GET /film");
         origin.begins("200 OK", &[KEPT], BYTES);
         origin.send(pattern(0, FIRST));
         first.head();
@@ -103,10 +103,10 @@ fn for_others() {
 /// A hurried end stops at once; bodies in transit are aborted, and clients can see that.
 #[test]
 fn hurried() {
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().loops(&[1, 2]).run(|world| {
         let mut reading = world.client();
         reading.get("/film");
-        let mut origin = world.asked("GET /film");
+        let mut origin = world.receive("GET /film");
         origin.begins("200 OK", &[KEPT], BYTES);
         origin.send(pattern(0, FIRST));
         let head = reading.head();

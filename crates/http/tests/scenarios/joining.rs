@@ -9,10 +9,10 @@ const FIRST: usize = 64 << 10;
 /// origin sends the rest, and the origin gets one request.
 #[test]
 fn second_client_joins() {
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().loops(&[1, 2]).run(|world| {
         let mut first = world.client();
         first.get("/film");
-        let mut origin = world.asked("GET /film");
+        let mut origin = world.receive("GET /film");
         origin.begins("200 OK", &[KEPT], BYTES);
         origin.send(pattern(0, FIRST));
         let head = first.head();
@@ -40,7 +40,7 @@ fn second_client_joins() {
 /// Bodies of many lengths that arrive at once are complete, in any read sizes.
 #[test]
 fn all_at_once() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         world.origin().answers_by(|head| {
             let path = head.line.split(' ').nth(1).unwrap();
             let (kind, bytes) = path[1..].split_once('/').unwrap();
@@ -64,7 +64,7 @@ fn all_at_once() {
 /// A client that comes just as a body ends gets it, by a join or from the cache.
 #[test]
 fn as_it_ends() {
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().loops(&[1, 2]).run(|world| {
         let (mut first, mut client) = (world.client(), world.client());
         // The first client's event loop has one connection to the origin.
         let mut origin = None;
@@ -72,7 +72,7 @@ fn as_it_ends() {
             let path = format!("/film/{number}");
             first.get(&path);
             let origin = origin.get_or_insert_with(|| world.origin().accept());
-            origin.asked(&format!("GET {path}"));
+            origin.receive(&format!("GET {path}"));
             origin.begins("200 OK", &[KEPT], BYTES);
             origin.send(pattern(0, BYTES - 1));
             first.head();

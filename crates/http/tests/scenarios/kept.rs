@@ -14,7 +14,7 @@ const TYPE: &str = "Content-Type: video/x";
 fn kept(world: &World, control: &str, bytes: usize) -> (Client, Connection) {
     let mut client = world.client();
     client.get("/film");
-    let mut origin = world.asked("GET /film");
+    let mut origin = world.receive("GET /film");
     origin.answers("200 OK", &[control, ETAG, DATE, TYPE], body(bytes));
     assert_bytes(&client.response().body, &body(bytes));
     (client, origin)
@@ -29,7 +29,7 @@ fn is_hit(response: &Response) -> bool {
 #[test]
 fn parts() {
     for bytes in LENGTHS {
-        scenario().loops(&[1, 2]).tell(|world| {
+        scenario().loops(&[1, 2]).run(|world| {
             let (mut client, _origin) = kept(world, FRESH, bytes);
             for (range, first, last) in [
                 ("0-0".to_owned(), 0, 0),
@@ -67,7 +67,7 @@ fn parts() {
                 assert_bytes(&whole.body, &body(bytes));
             }
             // For HEAD a range has no meaning.
-            client.ask("HEAD", "/film", &["Range: bytes=0-9"]);
+            client.request("HEAD", "/film", &["Range: bytes=0-9"]);
             let head = client.head();
             assert_eq!((head.status(), head.length()), (200, Some(bytes)));
             world.origin().is_idle();
@@ -80,11 +80,11 @@ fn parts() {
 #[test]
 fn head_of_what_is_stale() {
     for bytes in LENGTHS {
-        scenario().loops(&[1, 2]).tell(|world| {
+        scenario().loops(&[1, 2]).run(|world| {
             let (mut client, mut origin) = kept(world, STALE, bytes);
-            client.ask("HEAD", "/film", &[]);
-            let asked = origin.asked("GET /film");
-            assert_eq!(asked.field("if-none-match"), Some("\"a\""), "{asked:?}");
+            client.request("HEAD", "/film", &[]);
+            let received = origin.receive("GET /film");
+            assert_eq!(received.field("if-none-match"), Some("\"a\""), "{received:?}");
             origin.answers("304 Not Modified", &[STALE, ETAG, "X-Seen: 1"], "");
             let head = client.head();
             assert_eq!((head.status(), head.length()), (200, Some(bytes)));
@@ -92,13 +92,13 @@ fn head_of_what_is_stale() {
             assert!(head.cache_status().contains("fwd=stale;fwd-status=304"), "{head:?}");
 
             // The client's own condition is evaluated against the refreshed response.
-            client.ask("HEAD", "/film", &["If-None-Match: \"a\""]);
-            origin.asked("GET /film");
+            client.request("HEAD", "/film", &["If-None-Match: \"a\""]);
+            origin.receive("GET /film");
             origin.answers("304 Not Modified", &[STALE, ETAG, "X-Seen: 2"], "");
             assert_eq!(client.head().status(), 304);
 
-            client.ask("HEAD", "/film", &[]);
-            origin.asked("GET /film");
+            client.request("HEAD", "/film", &[]);
+            origin.receive("GET /film");
             origin.answers("200 OK", &[FRESH, "ETag: \"b\""], body(2 * bytes));
             assert_eq!(client.head().length(), Some(2 * bytes));
             world.until_counts("it is kept", |it| it.kept == 4);
@@ -116,27 +116,27 @@ fn head_of_what_is_stale() {
 #[test]
 fn a_304_that_varies_otherwise() {
     for bytes in LENGTHS {
-        scenario().loops(&[1, 2]).tell(|world| {
+        scenario().loops(&[1, 2]).run(|world| {
             let (mut client, mut origin) = kept(world, STALE, bytes);
-            client.ask("GET", "/film", &["Accept: a"]);
-            origin.asked("GET /film");
+            client.request("GET", "/film", &["Accept: a"]);
+            origin.receive("GET /film");
             origin.answers("304 Not Modified", &[FRESH, ETAG, "Vary: Accept"], "");
             let mut known = Vec::new();
             for word in ["a", "b"] {
                 if word == "b" {
-                    client.ask("GET", "/film", &["Accept: b"]);
+                    client.request("GET", "/film", &["Accept: b"]);
                 }
-                let mut origin = world.asking_of(&mut known);
-                let asked = origin.asked("GET /film");
-                assert_eq!(asked.field("accept"), Some(word));
-                assert!(!asked.has("if-none-match"), "{asked:?}");
+                let mut origin = world.with_request(&mut known);
+                let received = origin.receive("GET /film");
+                assert_eq!(received.field("accept"), Some(word));
+                assert!(!received.has("if-none-match"), "{received:?}");
                 origin.answers("200 OK", &[STALE, "ETag: \"c\"", "Vary: Accept"], word);
                 assert_eq!(client.response().text(), word);
                 known.push(origin);
             }
-            client.ask("GET", "/film", &["Accept: a"]);
-            let mut origin = world.asking_of(&mut known);
-            assert_eq!(origin.asked("GET /film").field("if-none-match"), Some("\"c\""));
+            client.request("GET", "/film", &["Accept: a"]);
+            let mut origin = world.with_request(&mut known);
+            assert_eq!(origin.receive("GET /film").field("if-none-match"), Some("\"c\""));
             origin.answers("304 Not Modified", &[FRESH, "Vary:"], "");
             assert_eq!(client.response().text(), "a");
             let hit = client.fetch_with("/film", &["Accept: a"]);

@@ -14,10 +14,10 @@ const FIRST: usize = 100_000;
 #[test]
 fn what_is_kept_is_finished() {
     for is_reset in [false, true] {
-        scenario().loops(&[1, 2]).tell(move |world| {
+        scenario().loops(&[1, 2]).run(move |world| {
             let mut client = world.client();
             client.get("/film");
-            let mut origin = world.asked("GET /film");
+            let mut origin = world.receive("GET /film");
             origin.begins("200 OK", &[KEPT], BYTES);
             origin.send(pattern(0, FIRST));
             client.head();
@@ -45,7 +45,7 @@ fn by(abandoned: Abandoned) -> Scenario {
 fn unread(world: &World, path: &str) -> Connection {
     let mut client = world.client();
     client.get(path);
-    let mut origin = world.asked(&format!("GET {path}"));
+    let mut origin = world.receive(&format!("GET {path}"));
     origin.begins("200 OK", &[KEPT], BYTES);
     origin.send(pattern(0, FIRST));
     client.head();
@@ -60,7 +60,7 @@ fn unread(world: &World, path: &str) -> Connection {
 #[test]
 fn what_is_kept_is_dropped() {
     for abandoned in [Abandoned::Drop, Abandoned::FinishUpTo((BYTES - FIRST - 1) as u64)] {
-        by(abandoned).tell(|world| {
+        by(abandoned).run(|world| {
             let mut origin = unread(world, "/film");
             // The server notices with the next bytes.
             origin.send(pattern(FIRST, 1));
@@ -68,7 +68,7 @@ fn what_is_kept_is_dropped() {
             origin.end();
             let mut next = world.client();
             next.get("/film");
-            let mut origin = world.asked("GET /film");
+            let mut origin = world.receive("GET /film");
             origin.begins("200 OK", &[KEPT], BYTES);
             origin.send(body(BYTES));
             assert_bytes(&next.response().body, &body(BYTES));
@@ -80,16 +80,16 @@ fn what_is_kept_is_dropped() {
 /// If no more remains than the setting allows, or the length is unknown, the fetch is finished.
 #[test]
 fn what_is_nearly_whole_is_finished() {
-    by(Abandoned::FinishUpTo((BYTES - FIRST) as u64)).tell(|world| {
+    by(Abandoned::FinishUpTo((BYTES - FIRST) as u64)).run(|world| {
         let mut origin = unread(world, "/film");
         origin.send(pattern(FIRST, BYTES - FIRST));
         world.until_counts("it is kept", |it| it.kept == 1);
         assert_bytes(&world.client().fetch("/film").body, &body(BYTES));
     });
-    by(Abandoned::FinishUpTo(0)).tell(|world| {
+    by(Abandoned::FinishUpTo(0)).run(|world| {
         let mut client = world.client();
         client.get("/stream");
-        let mut origin = world.asked("GET /stream");
+        let mut origin = world.receive("GET /stream");
         origin.begins_chunks("200 OK", &[KEPT]);
         origin.sends_chunk(&pattern(0, FIRST));
         client.head();
@@ -107,10 +107,10 @@ fn what_is_nearly_whole_is_finished() {
 /// under any setting.
 #[test]
 fn what_somebody_reads_is_finished() {
-    by(Abandoned::Drop).tell(|world| {
+    by(Abandoned::Drop).run(|world| {
         let mut first = world.client();
         first.get("/film");
-        let mut origin = world.asked("GET /film");
+        let mut origin = world.receive("GET /film");
         origin.begins("200 OK", &[KEPT, "ETag: \"a\""], BYTES);
         origin.send(pattern(0, FIRST));
         first.head();
@@ -131,14 +131,14 @@ fn what_somebody_reads_is_finished() {
         let stale = "Cache-Control: max-age=0, stale-while-revalidate=600";
         last.get("/page");
         let mut known = vec![origin];
-        let mut origin = world.asking_of(&mut known);
-        origin.asked("GET /page");
+        let mut origin = world.with_request(&mut known);
+        origin.receive("GET /page");
         origin.answers("200 OK", &[stale], "old");
         assert_eq!(last.response().text(), "old");
         assert_eq!(last.fetch("/page").text(), "old");
         known.push(origin);
-        let mut origin = world.asking_of(&mut known);
-        origin.asked("GET /page");
+        let mut origin = world.with_request(&mut known);
+        origin.receive("GET /page");
         origin.begins("200 OK", &[KEPT], BYTES);
         origin.send(pattern(0, FIRST));
         origin.send(pattern(FIRST, BYTES - FIRST));
@@ -152,7 +152,7 @@ fn what_somebody_reads_is_finished() {
 /// new fetch. An aborted fetch never cuts it off.
 #[test]
 fn as_the_last_one_leaves() {
-    by(Abandoned::Drop).tell(|world| {
+    by(Abandoned::Drop).run(|world| {
         world.origin().answers_by(|_| answer("200 OK", &[KEPT], body(BYTES)));
         for number in 0..100 {
             let path = format!("/film/{number}");
@@ -176,10 +176,10 @@ fn as_the_last_one_leaves() {
 #[test]
 fn what_is_private_is_abandoned() {
     for is_reset in [false, true] {
-        scenario().tell(move |world| {
+        scenario().run(move |world| {
             let mut client = world.client();
             client.get("/own");
-            let mut origin = world.asked("GET /own");
+            let mut origin = world.receive("GET /own");
             origin.begins("200 OK", &[UNKEPT], 1 << 40);
             origin.send(pattern(0, FIRST));
             client.head();
@@ -199,11 +199,11 @@ fn what_is_private_is_abandoned() {
 
 /// A client disconnects while others wait with it for the headers: the others get their response.
 #[test]
-fn who_asked_first_leaves() {
-    scenario().loops(&[1, 2]).tell(|world| {
+fn the_first_client_leaves() {
+    scenario().loops(&[1, 2]).run(|world| {
         let mut first = world.client();
         first.get("/film");
-        let mut origin = world.asked("GET /film");
+        let mut origin = world.receive("GET /film");
         let mut others = world.clients(4);
         others.iter_mut().for_each(|it| it.get("/film"));
         world.until_counts("all wait", |it| it.collapsed == 4);
@@ -221,10 +221,10 @@ fn who_asked_first_leaves() {
 /// the origin's connection is closed.
 #[test]
 fn before_the_head() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut client = world.client();
         client.get("/film");
-        let mut origin = world.asked("GET /film");
+        let mut origin = world.receive("GET /film");
         client.stop();
         world.until_counts("it has left", |it| it.connections == 1 && it.clients_open == 0);
         origin.begins("200 OK", &[KEPT], BYTES);
@@ -236,7 +236,7 @@ fn before_the_head() {
         world.until_counts("the connection is gone", |it| it.origins_open == 0);
 
         client.get("/own");
-        let mut origin = world.asked("GET /own");
+        let mut origin = world.receive("GET /own");
         client.stop();
         world.until_counts("it has left too", |it| it.connections == 2 && it.clients_open == 0);
         origin.begins("200 OK", &[UNKEPT], BYTES);
@@ -247,11 +247,11 @@ fn before_the_head() {
 /// A client that has shut down its sending direction still gets its response.
 #[test]
 fn half_closed() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut client = world.client();
         client.get("/film");
         client.finish();
-        let mut origin = world.asked("GET /film");
+        let mut origin = world.receive("GET /film");
         origin.begins("200 OK", &[KEPT], BYTES);
         origin.send(body(BYTES));
         assert_bytes(&client.response().body, &body(BYTES));
@@ -275,20 +275,20 @@ fn by_few(abandoned: Abandoned) -> Scenario {
 
 /// Clients send requests without a response, all at once, and disconnect before any headers have
 /// come.
-fn rush(world: &World, ask: impl Fn(&mut Client, usize)) {
+fn rush(world: &World, request: impl Fn(&mut Client, usize)) {
     let mut clients = world.clients(RESETS);
     for (number, client) in clients.iter_mut().enumerate() {
-        ask(client, number);
+        request(client, number);
     }
-    let asked = RESETS as u64;
-    world.until_counts("all have asked", |it| it.misses + it.passed >= asked);
+    let requested = RESETS as u64;
+    world.until_counts("all have asked", |it| it.misses + it.passed >= requested);
     world.until_counts("connections are taken", |it| it.origins_open == CONNECTIONS as u64);
     clients.into_iter().for_each(Client::stop);
     world.until_counts("they have left", |it| it.clients_open == 0);
 }
 
 /// The connection with this request, and the earlier ones, with other requests.
-fn asked_after(world: &World, line: &str) -> (Vec<Connection>, Connection) {
+fn request_after(world: &World, line: &str) -> (Vec<Connection>, Connection) {
     let mut before = Vec::new();
     loop {
         let mut connection = world.origin().accept();
@@ -304,10 +304,10 @@ fn asked_after(world: &World, line: &str) -> (Vec<Connection>, Connection) {
 /// many do, no connection to the origin remains, and the next client is served at once.
 #[test]
 fn private_resets_hold_nothing() {
-    by_few(Abandoned::Finish).tell(|world| {
+    by_few(Abandoned::Finish).run(|world| {
         let rests = || world.until_counts("no connection is held", |it| it.origins_open == 0);
         rush(world, |client, number| {
-            client.ask("POST", &format!("/slow/{number}"), &["Content-Length: 1"]);
+            client.request("POST", &format!("/slow/{number}"), &["Content-Length: 1"]);
             client.send(if number % 2 == 0 { "x" } else { "" });
         });
         rests();
@@ -315,7 +315,7 @@ fn private_resets_hold_nothing() {
         // The object is known to be uncacheable.
         let mut client = world.client();
         client.get("/own");
-        let (_, mut origin) = asked_after(world, "GET /own");
+        let (_, mut origin) = request_after(world, "GET /own");
         origin.answers("200 OK", &[UNKEPT, "Connection: close"], "own");
         assert_eq!(client.response().text(), "own");
         drop((origin, client));
@@ -329,7 +329,7 @@ fn private_resets_hold_nothing() {
 
         let mut client = world.client();
         client.get("/page");
-        let (_, mut origin) = asked_after(world, "GET /page");
+        let (_, mut origin) = request_after(world, "GET /page");
         origin.answers("200 OK", &[KEPT], "page");
         assert_eq!(client.response().text(), "page");
         assert_eq!(world.server.counts().queue_full, 0);
@@ -343,13 +343,13 @@ fn private_resets_hold_nothing() {
 fn shared_resets_hold_half() {
     let rules = [(Abandoned::FinishUpTo(1 << 20), CONNECTIONS / 2), (Abandoned::Drop, 0)];
     for (abandoned, held) in rules {
-        by_few(abandoned).tell(move |world| {
+        by_few(abandoned).run(move |world| {
             rush(world, |client, number| client.get(&format!("/slow/{number}")));
             world.until_counts("few are held", |it| it.origins_open == held as u64);
             assert_eq!(world.server.store().flights.len(), held);
             let mut client = world.client();
             client.get("/page");
-            let (mut slow, mut origin) = asked_after(world, "GET /page");
+            let (mut slow, mut origin) = request_after(world, "GET /page");
             origin.answers("200 OK", &[KEPT, "Connection: close"], "page");
             assert_eq!(client.response().text(), "page");
 
@@ -362,7 +362,7 @@ fn shared_resets_hold_half() {
             world.until_counts("it is kept", |it| it.kept == kept);
         });
     }
-    by_few(Abandoned::Finish).tell(|world| {
+    by_few(Abandoned::Finish).run(|world| {
         let mut clients = world.clients(CONNECTIONS);
         for (number, client) in clients.iter_mut().enumerate() {
             client.get(&format!("/slow/{number}"));
@@ -382,20 +382,20 @@ fn shared_resets_hold_half() {
 /// change, so the cached response is invalidated.
 #[test]
 fn what_was_changed_is_forgotten() {
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().loops(&[1, 2]).run(|world| {
         let mut client = world.client();
         client.get("/page");
-        let mut origin = world.asked("GET /page");
+        let mut origin = world.receive("GET /page");
         origin.answers("200 OK", &[KEPT, "Connection: close"], "old");
         assert_eq!(client.response().text(), "old");
         drop(origin);
         let mut changes = world.client();
-        changes.ask("POST", "/page", &["Content-Length: 0"]);
-        let mut origin = world.asked("POST /page");
+        changes.request("POST", "/page", &["Content-Length: 0"]);
+        let mut origin = world.receive("POST /page");
         changes.stop();
         origin.is_closed();
         client.get("/page");
-        let mut origin = world.asked("GET /page");
+        let mut origin = world.receive("GET /page");
         origin.answers("200 OK", &[KEPT], "new");
         assert_eq!(client.response().text(), "new");
     });
@@ -405,17 +405,17 @@ fn what_was_changed_is_forgotten() {
 /// a later client causes a new one.
 #[test]
 fn the_last_who_waits_leaves() {
-    by(Abandoned::Drop).tell(|world| {
+    by(Abandoned::Drop).run(|world| {
         let mut clients = world.clients(6);
         clients[0].get("/film");
-        let mut origin = world.asked("GET /film");
+        let mut origin = world.receive("GET /film");
         clients[1..].iter_mut().for_each(|it| it.get("/film"));
         world.until_counts("all wait", |it| it.collapsed == 5);
         clients.into_iter().for_each(Client::stop);
         origin.is_closed();
         let mut next = world.client();
         next.get("/film");
-        let mut origin = world.asked("GET /film");
+        let mut origin = world.receive("GET /film");
         origin.answers("200 OK", &[KEPT], "film");
         assert_eq!(next.response().text(), "film");
         world.until_counts("one was broken off", |it| it.fetches_abandoned == 1);

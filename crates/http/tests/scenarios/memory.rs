@@ -65,7 +65,7 @@ fn all_or_broken(client: &mut Client, bytes: usize) -> bool {
 /// it cannot be cached.
 #[test]
 fn longer_than_all() {
-    small().loops(&[1, 2]).tell(|world| {
+    small().loops(&[1, 2]).run(|world| {
         serve(world);
         let bytes = 4 * MEMORY;
         let path = format!("/length/{bytes}");
@@ -94,12 +94,12 @@ fn longer_than_all() {
 /// and all is freed afterwards. Invariant 1 of `parts`.
 #[test]
 fn longer_than_all_as_it_turns_out() {
-    small().loops(&[1, 2]).tell(|world| {
+    small().loops(&[1, 2]).run(|world| {
         let (parts, part) = (4 * MEMORY / 50_000, 50_000);
         for (path, readers) in [("/one", 1), ("/some", 4)] {
             let mut clients = world.clients(readers);
             clients[0].get(path);
-            let mut origin = world.asked(&format!("GET {path}"));
+            let mut origin = world.receive(&format!("GET {path}"));
             origin.begins_chunks("200 OK", &[KEPT]);
             origin.sends_chunk(&pattern(0, part));
             let mut heads = vec![clients[0].head()];
@@ -134,7 +134,7 @@ fn longer_than_all_as_it_turns_out() {
         // A client that requests it within the time of `unshared` gets it without a shared fetch.
         let mut client = world.client();
         client.get("/one");
-        let mut origin = world.asked("GET /one");
+        let mut origin = world.receive("GET /one");
         origin.begins_chunks("200 OK", &[KEPT]);
         origin.send("0\r\n\r\n");
         assert_eq!(client.response().text(), "");
@@ -145,10 +145,10 @@ fn longer_than_all_as_it_turns_out() {
 /// Invariant 2 of `parts`.
 #[test]
 fn longer_than_all_for_nobody() {
-    small().loops(&[1, 2]).tell(|world| {
+    small().loops(&[1, 2]).run(|world| {
         let mut clients = world.clients(2);
         clients[0].get("/long");
-        let mut origin = world.asked("GET /long");
+        let mut origin = world.receive("GET /long");
         origin.begins_chunks("200 OK", &[KEPT]);
         let part = pattern(0, 50_000);
         origin.sends_chunk(&part);
@@ -173,10 +173,10 @@ fn longer_than_all_for_nobody() {
 /// bodies.
 #[test]
 fn longer_than_all_and_not_read() {
-    small().loops(&[1, 2]).tell(|world| {
+    small().loops(&[1, 2]).run(|world| {
         let mut client = world.client();
         client.get("/long");
-        let mut origin = world.asked("GET /long");
+        let mut origin = world.receive("GET /long");
         origin.begins_chunks("200 OK", &[KEPT]);
         let part = pattern(0, 50_000);
         origin.sends_chunk(&part);
@@ -192,7 +192,7 @@ fn longer_than_all_and_not_read() {
         let mut other = world.client();
         for path in ["/a", "/b"] {
             other.get(path);
-            let mut origin = world.asked(&format!("GET {path}"));
+            let mut origin = world.receive(&format!("GET {path}"));
             origin.answers("200 OK", &[KEPT, "Connection: close"], body(300_000));
             assert_bytes(&other.response().body, &body(300_000));
         }
@@ -205,7 +205,7 @@ fn longer_than_all_and_not_read() {
 /// Cached objects are evicted for new ones, and each body is complete.
 #[test]
 fn makes_room() {
-    small().loops(&[1, 2]).tell(|world| {
+    small().loops(&[1, 2]).run(|world| {
         serve(world);
         let mut clients = world.clients(3);
         for round in 0..30 {
@@ -226,7 +226,7 @@ fn makes_room() {
 /// most are complete.
 #[test]
 fn many_at_once() {
-    small().loops(&[1, 2]).tell(|world| {
+    small().loops(&[1, 2]).run(|world| {
         serve(world);
         let clients: Vec<_> = (0..40)
             .map(|number| {
@@ -246,7 +246,7 @@ fn many_at_once() {
 /// the complete body.
 #[test]
 fn slow_ones_among_them() {
-    small().loops(&[1, 2]).tell(|world| {
+    small().loops(&[1, 2]).run(|world| {
         serve(world);
         // Each holds only one window; together they hold a quarter of the memory.
         let mut slow: Vec<Client> = world.clients(4);

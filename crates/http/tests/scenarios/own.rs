@@ -14,11 +14,11 @@ const CREDENTIALS: &str = "Authorization: Basic eA==";
 fn waiting(world: &World, control: &str, count: usize) -> (Client, Vec<Client>, Connection) {
     let mut first = world.client();
     first.get("/page");
-    let mut origin = world.asked("GET /page");
+    let mut origin = world.receive("GET /page");
     origin.answers("200 OK", &[control, ETAG], "page");
     first.response();
     first.get("/page");
-    assert!(origin.asked("GET /page").has("if-none-match"));
+    assert!(origin.receive("GET /page").has("if-none-match"));
     let mut others = world.clients(count);
     others.iter_mut().for_each(|it| it.get("/page"));
     world.until_counts("all wait", |it| it.collapsed == count as u64);
@@ -39,7 +39,7 @@ fn fields_of_a_304() {
         ("Cache-Control: public, max-age=0", &["Set-Cookie: id=1", "X-User: 1"]),
     ];
     for (control, own) in all {
-        scenario().loops(&[1, 2]).tell(|world| {
+        scenario().loops(&[1, 2]).run(|world| {
             let (mut first, mut others, mut origin) = waiting(world, control, 4);
             origin.answers("304 Not Modified", &[&[ETAG][..], own].concat(), "");
             let response = first.response();
@@ -47,8 +47,8 @@ fn fields_of_a_304() {
             assert_eq!(response.head.field("x-user"), Some("1"), "{own:?}");
             let mut known = vec![origin];
             for at in 0..others.len() {
-                let mut origin = world.asking_of(&mut known);
-                assert!(!origin.asked("GET /page").has("if-none-match"));
+                let mut origin = world.with_request(&mut known);
+                assert!(!origin.receive("GET /page").has("if-none-match"));
                 origin.answers("200 OK", &["Cache-Control: private"], format!("own {at}"));
                 known.push(origin);
             }
@@ -62,10 +62,10 @@ fn fields_of_a_304() {
             assert_eq!(texts, ["own 0", "own 1", "own 2", "own 3"]);
             // All at once: no client gets a response before all requests were sent.
             others.iter_mut().for_each(|it| it.get("/page"));
-            let mut asked: Vec<Connection> =
-                (0..others.len()).map(|_| world.asking_of(&mut known)).collect();
-            for origin in &mut asked {
-                origin.asked("GET /page");
+            let mut requests: Vec<Connection> =
+                (0..others.len()).map(|_| world.with_request(&mut known)).collect();
+            for origin in &mut requests {
+                origin.receive("GET /page");
                 origin.answers("200 OK", &["Cache-Control: private"], "own");
             }
             others.iter_mut().for_each(|it| assert_eq!(it.response().text(), "own"));
@@ -77,7 +77,7 @@ fn fields_of_a_304() {
 /// cookie.
 #[test]
 fn a_304_for_all() {
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().loops(&[1, 2]).run(|world| {
         let (mut first, mut others, mut origin) = waiting(world, STALE, 4);
         let fields = ["Cache-Control: public, max-age=9", "Set-Cookie: all=1", ETAG];
         origin.answers("304 Not Modified", &fields, "");
@@ -94,7 +94,7 @@ fn a_304_for_all() {
 /// removes no stored response, and it adds no variant.
 #[test]
 fn content_of_a_get() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut client = world.client();
         let bodies: [(&str, Vec<u8>); 2] = [
             ("Content-Length: 4", b"evil".into()),
@@ -104,10 +104,10 @@ fn content_of_a_get() {
         for method in ["GET", "HEAD"] {
             for (at, (field, bytes)) in bodies.iter().enumerate() {
                 let path = format!("/{method}/{at}");
-                client.ask(method, &path, &[field]);
+                client.request(method, &path, &[field]);
                 client.send(bytes);
-                let mut origin = world.asking_of(&mut known);
-                origin.asked(&format!("{method} {path}"));
+                let mut origin = world.with_request(&mut known);
+                origin.receive(&format!("{method} {path}"));
                 origin.take(bytes.len());
                 let text = if method == "GET" { "evil" } else { "" };
                 origin.answers("200 OK", &[KEPT, "Vary: X"], text);
@@ -119,16 +119,16 @@ fn content_of_a_get() {
                 known.push(origin);
                 let mut other = world.client();
                 other.get(&path);
-                let mut origin = world.asking_of(&mut known);
-                origin.asked(&format!("GET {path}"));
+                let mut origin = world.with_request(&mut known);
+                origin.receive(&format!("GET {path}"));
                 origin.answers("200 OK", &[KEPT], "plain");
                 known.push(origin);
                 assert_eq!(other.response().text(), "plain");
                 // Another request with content: the stored response stays.
-                client.ask(method, &path, &[field]);
+                client.request(method, &path, &[field]);
                 client.send(bytes);
-                let mut origin = world.asking_of(&mut known);
-                origin.asked(&format!("{method} {path}"));
+                let mut origin = world.with_request(&mut known);
+                origin.receive(&format!("{method} {path}"));
                 origin.take(bytes.len());
                 origin.answers("200 OK", &[KEPT, "Vary: X"], text);
                 known.push(origin);
@@ -148,7 +148,7 @@ fn content_of_a_get() {
 /// conditions of one client, were not sent.
 #[test]
 fn variants_by_what_was_sent() {
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().loops(&[1, 2]).run(|world| {
         world.origin().answers_by(|head| {
             let names: Vec<String> = ["x-user", "range", "te"]
                 .iter()
@@ -178,7 +178,7 @@ fn variants_by_what_was_sent() {
 /// field.
 #[test]
 fn variants_by_address() {
-    scenario().with(|it| it.expects_proxy = true).tell(|world| {
+    scenario().with(|it| it.expects_proxy = true).run(|world| {
         world.origin().answers_by(|head| {
             let named = head.fields.iter().filter(|(name, _)| name == "X-Forwarded-For");
             let text = named.map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(", ");
@@ -202,7 +202,7 @@ fn variants_by_address() {
 /// Of clients that wait for one response, those with another address get the page for theirs.
 #[test]
 fn waiting_by_address() {
-    scenario().with(|it| it.expects_proxy = true).loops(&[1, 2]).tell(|world| {
+    scenario().with(|it| it.expects_proxy = true).loops(&[1, 2]).run(|world| {
         let fields = [KEPT, "Vary: X-Forwarded-For"];
         let mut known = Vec::new();
         let mut clients = world.clients(2);
@@ -210,15 +210,15 @@ fn waiting_by_address() {
             client.send(format!("PROXY TCP4 192.0.2.{number} 192.0.2.99 9 80\r\n"));
             client.get("/page");
             if number == 0 {
-                let mut origin = world.asking_of(&mut known);
-                assert_eq!(origin.asked("GET /page").field("x-forwarded-for"), Some("192.0.2.0"));
+                let mut origin = world.with_request(&mut known);
+                assert_eq!(origin.receive("GET /page").field("x-forwarded-for"), Some("192.0.2.0"));
                 known.push(origin);
             }
         }
         world.until_counts("one waits", |it| it.collapsed == 1);
         known[0].answers("200 OK", &fields, "0");
-        let mut origin = world.asking_of(&mut known);
-        assert_eq!(origin.asked("GET /page").field("x-forwarded-for"), Some("192.0.2.1"));
+        let mut origin = world.with_request(&mut known);
+        assert_eq!(origin.receive("GET /page").field("x-forwarded-for"), Some("192.0.2.1"));
         origin.answers("200 OK", &fields, "1");
         for (number, client) in clients.iter_mut().enumerate() {
             assert_eq!(client.response().text(), number.to_string());
@@ -232,22 +232,22 @@ fn waiting_by_address() {
 fn writes_elsewhere() {
     const PAGES: usize = 20;
     const WRITES: usize = 2_000;
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().loops(&[1, 2]).run(|world| {
         let mut readers = world.clients(PAGES);
         let mut origins = Vec::new();
         for (at, reader) in readers.iter_mut().enumerate() {
             reader.get(&format!("/{at}"));
-            origins.push(world.asked(&format!("GET /{at}")));
+            origins.push(world.receive(&format!("GET /{at}")));
         }
         world.origin().answers_by(|_| answer("200 OK", &[KEPT], "again"));
         let mut writer = world.client();
         for at in 0..WRITES {
-            writer.ask("DELETE", &format!("/other/{at}"), &[]);
+            writer.request("DELETE", &format!("/other/{at}"), &[]);
             writer.response();
         }
-        writer.ask("DELETE", "/7", &[]);
+        writer.request("DELETE", "/7", &[]);
         writer.response();
-        let asked = world.origin().answered();
+        let answered = world.origin().answered();
         for (reader, origin) in readers.iter_mut().zip(&mut origins) {
             origin.answers("200 OK", &[KEPT, "Connection: close"], "page");
             assert_eq!(reader.response().text(), "page");
@@ -256,7 +256,7 @@ fn writes_elsewhere() {
             let expected = if at == 7 { "again" } else { "page" };
             assert_eq!(world.client().fetch(&format!("/{at}")).text(), expected, "{at}");
         }
-        assert_eq!(world.origin().answered(), asked + 1);
+        assert_eq!(world.origin().answered(), answered + 1);
         world.until_counts("one was outdated", |it| it.outdated == 1);
     });
 }
@@ -265,22 +265,22 @@ fn writes_elsewhere() {
 /// one is invalidated.
 #[test]
 fn a_fetch_after_a_write() {
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().loops(&[1, 2]).run(|world| {
         let mut first = world.client();
         first.get("/page");
-        let mut old = world.asked("GET /page");
+        let mut old = world.receive("GET /page");
         let mut known = Vec::new();
         let mut writer = world.client();
-        writer.ask("DELETE", "/page", &[]);
-        let mut origin = world.asking_of(&mut known);
-        origin.asked("DELETE /page");
+        writer.request("DELETE", "/page", &[]);
+        let mut origin = world.with_request(&mut known);
+        origin.receive("DELETE /page");
         origin.answers("200 OK", &[], "");
         writer.response();
         known.push(origin);
         let mut second = world.client();
         second.get("/page");
-        let mut origin = world.asking_of(&mut known);
-        origin.asked("GET /page");
+        let mut origin = world.with_request(&mut known);
+        origin.receive("GET /page");
         origin.answers("200 OK", &[KEPT], "new");
         assert_eq!(second.response().text(), "new");
         old.answers("200 OK", &[KEPT], "old");
@@ -296,25 +296,25 @@ fn a_fetch_after_a_write() {
 /// their own requests at once.
 #[test]
 fn credentials_of_one() {
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().loops(&[1, 2]).run(|world| {
         let mut first = world.client();
-        first.ask("GET", "/page", &[CREDENTIALS]);
-        let mut own = world.asked("GET /page");
+        first.request("GET", "/page", &[CREDENTIALS]);
+        let mut own = world.receive("GET /page");
         let (mut plain, mut alike) = (world.clients(6), world.clients(2));
         plain.iter_mut().for_each(|it| it.get("/page"));
-        alike.iter_mut().for_each(|it| it.ask("GET", "/page", &[CREDENTIALS]));
+        alike.iter_mut().for_each(|it| it.request("GET", "/page", &[CREDENTIALS]));
         world.until_counts("all wait", |it| it.collapsed == 8);
         // Its response is long in transit while the others are requested.
         own.begins("200 OK", &[KEPT], 200_000);
-        let mut asked: Vec<(bool, Connection)> = (0..3)
+        let mut requests: Vec<(bool, Connection)> = (0..3)
             .map(|_| {
                 let mut origin = world.origin().accept();
-                let has_credentials = origin.asked("GET /page").has("authorization");
+                let has_credentials = origin.receive("GET /page").has("authorization");
                 (has_credentials, origin)
             })
             .collect();
-        assert_eq!(asked.iter().filter(|(has_credentials, _)| *has_credentials).count(), 2);
-        for (has_credentials, origin) in &mut asked {
+        assert_eq!(requests.iter().filter(|(has_credentials, _)| *has_credentials).count(), 2);
+        for (has_credentials, origin) in &mut requests {
             origin.answers("200 OK", &[KEPT], if *has_credentials { "own" } else { "page" });
         }
         plain.iter_mut().for_each(|it| assert_eq!(it.response().text(), "page"));
@@ -332,7 +332,7 @@ fn stored(world: &World, is_stale: bool) -> Vec<Connection> {
     }
     let mut client = world.client();
     client.get("/page");
-    let mut origin = world.asked("GET /page");
+    let mut origin = world.receive("GET /page");
     origin.answers("200 OK", &[STALE, ETAG], "old");
     client.response();
     vec![origin]
@@ -344,20 +344,20 @@ fn stored(world: &World, is_stale: bool) -> Vec<Connection> {
 fn marks_of_one() {
     let wishes = [CREDENTIALS, "Cache-Control: no-store"];
     for (wish, is_stale) in wishes.iter().flat_map(|it| [(it, false), (it, true)]) {
-        scenario().loops(&[1, 2]).tell(|world| {
+        scenario().loops(&[1, 2]).run(|world| {
             let mut known = stored(world, is_stale);
             let mut first = world.client();
-            first.ask("GET", "/page", &[wish]);
-            let mut origin = world.asking_of(&mut known);
-            origin.asked("GET /page");
+            first.request("GET", "/page", &[wish]);
+            let mut origin = world.with_request(&mut known);
+            origin.receive("GET /page");
             origin.answers("200 OK", &[KEPT], "own");
             known.push(origin);
             assert_eq!(first.response().text(), "own");
             let before = world.server.counts().collapsed;
             let mut others = world.clients(8);
             others.iter_mut().for_each(|it| it.get("/page"));
-            let mut origin = world.asking_of(&mut known);
-            origin.asked("GET /page");
+            let mut origin = world.with_request(&mut known);
+            origin.receive("GET /page");
             world.until_counts("all wait", |it| it.collapsed == before + 7);
             origin.answers("200 OK", &[KEPT], "page");
             others.iter_mut().for_each(|it| assert_eq!(it.response().text(), "page"));
@@ -371,16 +371,16 @@ fn marks_of_one() {
 #[test]
 fn nobody_waits_for_no_store() {
     for is_stale in [false, true] {
-        scenario().loops(&[1, 2]).tell(|world| {
+        scenario().loops(&[1, 2]).run(|world| {
             let mut known = stored(world, is_stale);
             let mut first = world.client();
-            first.ask("GET", "/page", &["Cache-Control: no-store"]);
-            let mut own = world.asking_of(&mut known);
-            own.asked("GET /page");
+            first.request("GET", "/page", &["Cache-Control: no-store"]);
+            let mut own = world.with_request(&mut known);
+            own.receive("GET /page");
             let mut others = world.clients(8);
             others.iter_mut().for_each(|it| it.get("/page"));
-            let mut origin = world.asking_of(&mut known);
-            origin.asked("GET /page");
+            let mut origin = world.with_request(&mut known);
+            origin.receive("GET /page");
             world.until_counts("all wait", |it| it.collapsed == 7);
             origin.answers("200 OK", &[KEPT], "page");
             others.iter_mut().for_each(|it| assert_eq!(it.response().text(), "page"));
@@ -395,19 +395,19 @@ fn nobody_waits_for_no_store() {
 /// number of them share one fetch.
 #[test]
 fn marks_of_a_cookie() {
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().loops(&[1, 2]).run(|world| {
         let mut known = Vec::new();
         let mut first = world.client();
-        first.ask("GET", "/page", &["Cookie: a=1"]);
-        let mut origin = world.asking_of(&mut known);
-        origin.asked("GET /page");
+        first.request("GET", "/page", &["Cookie: a=1"]);
+        let mut origin = world.with_request(&mut known);
+        origin.receive("GET /page");
         origin.answers("200 OK", &[MODIFIED], "own");
         assert_eq!(first.response().text(), "own");
         known.push(origin);
         let mut others = world.clients(8);
         others.iter_mut().for_each(|it| it.get("/page"));
-        let mut origin = world.asking_of(&mut known);
-        assert!(!origin.asked("GET /page").has("cookie"));
+        let mut origin = world.with_request(&mut known);
+        assert!(!origin.receive("GET /page").has("cookie"));
         world.until_counts("all wait", |it| it.collapsed == 7);
         origin.answers("200 OK", &[KEPT], "page");
         others.iter_mut().for_each(|it| assert_eq!(it.response().text(), "page"));
@@ -419,18 +419,18 @@ fn marks_of_a_cookie() {
 /// response could not be stored. The next request does.
 #[test]
 fn renewals_of_one() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let control = "Cache-Control: max-age=0, stale-while-revalidate=600";
         let mut client = world.client();
         client.get("/page");
-        let mut origin = world.asked("GET /page");
+        let mut origin = world.receive("GET /page");
         origin.answers("200 OK", &[control, ETAG], "old");
         client.response();
         for wish in [CREDENTIALS, "Cache-Control: no-store"] {
             assert_eq!(client.fetch_with("/page", &[wish]).text(), "old");
         }
         assert_eq!(client.fetch("/page").text(), "old");
-        assert!(!origin.asked("GET /page").has("authorization"));
+        assert!(!origin.receive("GET /page").has("authorization"));
         origin.answers("200 OK", &[KEPT], "new");
         world.until_counts("it is stored", |it| it.kept == 2);
         assert_eq!(client.fetch("/page").text(), "new");
@@ -455,14 +455,14 @@ fn by_cookie(world: &World, fields: &'static [&'static str]) {
 fn pages_by_cookie() {
     let guesses = || Scenario::with(scenario(), |it| it.rules.guesses_with_cookies = true);
     for (scenario, expected) in [(scenario(), "b=2"), (guesses(), "a=1")] {
-        scenario.tell(|world| {
+        scenario.run(|world| {
             by_cookie(world, &[MODIFIED]);
             let mut client = world.client();
             assert_eq!(client.fetch_with("/page", &["Cookie: a=1"]).text(), "a=1");
             assert_eq!(client.fetch_with("/page", &["Cookie: b=2"]).text(), expected);
         });
     }
-    scenario().tell(|world| {
+    scenario().run(|world| {
         by_cookie(world, &[MODIFIED]);
         let mut client = world.client();
         // Without a cookie it is a page for all.
@@ -470,9 +470,9 @@ fn pages_by_cookie() {
         assert_eq!(client.fetch_with("/page", &["Cookie: a=1"]).text(), "none");
     });
     // With a tag it is stored, and validated at each use.
-    scenario().tell(|world| {
-        let asked = std::sync::Arc::new(AtomicUsize::new(0));
-        let validated = asked.clone();
+    scenario().run(|world| {
+        let requests = std::sync::Arc::new(AtomicUsize::new(0));
+        let validated = requests.clone();
         world.origin().answers_by(move |head| {
             let tag = head.field("cookie").unwrap_or("none").replace('=', "");
             let tag = format!("\"{tag}\"");
@@ -488,7 +488,7 @@ fn pages_by_cookie() {
             let text = client.fetch_with("/page", &[&field]).text().to_owned();
             assert_eq!(text, format!("\"{cookie}\""));
         }
-        assert_eq!(asked.load(Ordering::SeqCst), 2);
+        assert_eq!(requests.load(Ordering::SeqCst), 2);
     });
 }
 
@@ -496,13 +496,13 @@ fn pages_by_cookie() {
 /// as that range.
 #[test]
 fn ranges_of_one() {
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().loops(&[1, 2]).run(|world| {
         let mut client = world.client();
-        client.ask("GET", "/film", &["Range: bytes=0-3"]);
-        let mut origin = world.asked("GET /film");
+        client.request("GET", "/film", &["Range: bytes=0-3"]);
+        let mut origin = world.receive("GET /film");
         origin.begins("200 OK", &["Cache-Control: private"], 5_000_000);
         let mut again = world.origin().accept();
-        assert_eq!(again.asked("GET /film").field("range"), Some("bytes=0-3"));
+        assert_eq!(again.receive("GET /film").field("range"), Some("bytes=0-3"));
         let fields = ["Cache-Control: private", "Content-Range: bytes 0-3/5000000"];
         again.answers("206 Partial Content", &fields, "0123");
         let response = client.response();

@@ -11,7 +11,7 @@ fn path(line: &str) -> &str {
 /// responses come in order.
 #[test]
 fn a_hundred() {
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().loops(&[1, 2]).run(|world| {
         let bytes = |path: &str| if path.contains("long") { 100_000 } else { 10 };
         world.origin().answers_by(move |head| {
             let path = path(&head.line);
@@ -55,7 +55,7 @@ fn a_hundred() {
 /// responses.
 #[test]
 fn ten_thousand() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         world.origin().answers_by(|_| answer("200 OK", &[KEPT], body(1000)));
         let mut client = world.client();
         client.fetch("/");
@@ -75,7 +75,7 @@ fn ten_thousand() {
 /// next is a request.
 #[test]
 fn body_and_next() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         for (framing, bytes) in [
             ("Content-Length: 4", "body"),
             ("Transfer-Encoding: chunked", "4\r\nbody\r\n0\r\n\r\n"),
@@ -84,13 +84,13 @@ fn body_and_next() {
             let post = request("POST", "/form", &[framing]);
             client.send(format!("{post}{bytes}{}", request("GET", "/page", &[])));
             let mut origin = world.origin().accept();
-            let head = origin.asked("POST /form");
+            let head = origin.receive("POST /form");
             assert_eq!(origin.try_body(&head).unwrap(), b"body");
             // The next one waits for the first one's response.
             world.origin().is_idle();
             origin.answers("200 OK", &[UNKEPT], "done");
-            let mut origin = world.asking_of(&mut vec![origin]);
-            origin.asked("GET /page");
+            let mut origin = world.with_request(&mut vec![origin]);
+            origin.receive("GET /page");
             origin.answers("200 OK", &[UNKEPT], "page");
             assert_eq!(client.response().text(), "done");
             assert_eq!(client.response().text(), "page");
@@ -101,7 +101,7 @@ fn body_and_next() {
 /// Requests after one with `Connection: close` get no response; nor do those after a refused one.
 #[test]
 fn after_the_last() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         world.origin().answers_by(|_| answer("200 OK", &[KEPT], "text"));
         let get = request("GET", "/", &[]);
         for last in [request("GET", "/", &["Connection: close"]), get.replace("1.1", "1.0")] {

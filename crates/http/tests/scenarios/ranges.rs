@@ -10,7 +10,7 @@ const ETAG: &str = "ETag: \"a\"";
 fn half(world: &World) -> Connection {
     let mut leader = world.client();
     leader.get("/film");
-    let mut origin = world.asked("GET /film");
+    let mut origin = world.receive("GET /film");
     origin.begins("200 OK", &[KEPT, ETAG, "Content-Type: video/x"], BYTES);
     origin.send(body(FIRST));
     leader.head();
@@ -22,7 +22,7 @@ fn half(world: &World) -> Connection {
 /// begins before the end of the arrived bytes is sent as it arrives.
 #[test]
 fn as_it_comes() {
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().loops(&[1, 2]).run(|world| {
         let mut origin = half(world);
         let mut there = world.client();
         let part = there.fetch_with("/film", &["Range: bytes=1000-1999"]);
@@ -31,14 +31,14 @@ fn as_it_comes() {
         assert_bytes(&part.body, &pattern(1000, 1000));
 
         let mut later = world.client();
-        later.ask("GET", "/film", &["Range: bytes=150000-150099"]);
+        later.request("GET", "/film", &["Range: bytes=150000-150099"]);
         assert_eq!(later.head().field("content-range"), Some("bytes 150000-150099/200000"));
         let mut both = world.client();
-        both.ask("GET", "/film", &["Range: bytes=99000-"]);
+        both.request("GET", "/film", &["Range: bytes=99000-"]);
         assert_eq!(both.head().length(), Some(BYTES - 99_000));
         assert_bytes(&both.take(1000), &pattern(99_000, 1000));
         let mut last = world.client();
-        last.ask("GET", "/film", &["Range: bytes=-10"]);
+        last.request("GET", "/film", &["Range: bytes=-10"]);
         assert_eq!(last.head().field("content-range"), Some("bytes 199990-199999/200000"));
 
         origin.send(pattern(FIRST, 60_000));
@@ -55,7 +55,7 @@ fn as_it_comes() {
 /// A range with spaces around its unit is invalid: another parser might read another range.
 #[test]
 fn spaces_around_the_unit() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         world.origin().answers_by(|_| answer("200 OK", &[KEPT], body(BYTES)));
         let mut client = world.client();
         client.fetch("/film");
@@ -71,10 +71,10 @@ fn spaces_around_the_unit() {
 /// Several ranges come in the requested order, also if the first one arrives last.
 #[test]
 fn several() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut origin = half(world);
         let mut client = world.client();
-        client.ask("GET", "/film", &["Range: bytes=150000-150009, 10-19"]);
+        client.request("GET", "/film", &["Range: bytes=150000-150009, 10-19"]);
         let head = client.head();
         assert_eq!(head.status(), 206);
         let boundary = head.field("content-type").unwrap().strip_prefix("multipart/byteranges; boundary=");
@@ -98,7 +98,7 @@ fn several() {
 /// one with an unknown unit is ignored.
 #[test]
 fn conditions() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut origin = half(world);
         let mut client = world.client();
         let same = client.fetch_with("/film", &["Range: bytes=0-9", "If-Range: \"a\""]);
@@ -115,7 +115,7 @@ fn conditions() {
             &["Range: bytes=9-0"],
         ] {
             let mut client = world.client();
-            client.ask("GET", "/film", fields);
+            client.request("GET", "/film", fields);
             assert_eq!(client.head().status(), 200, "{fields:?}");
             wholes.push(client);
         }
@@ -127,13 +127,13 @@ fn conditions() {
 /// The first client requests a range and gets it; the origin gets one request for the complete
 /// body.
 #[test]
-fn who_asks_first_for_a_part() {
-    scenario().tell(|world| {
+fn the_first_request_is_for_a_part() {
+    scenario().run(|world| {
         let mut client = world.client();
-        client.ask("GET", "/film", &["Range: bytes=10-19"]);
+        client.request("GET", "/film", &["Range: bytes=10-19"]);
         let mut origin = world.origin().accept();
-        let asked = origin.asked("GET /film");
-        assert!(!asked.has("range"), "{asked:?}");
+        let received = origin.receive("GET /film");
+        assert!(!received.has("range"), "{received:?}");
         origin.begins("200 OK", &[KEPT], BYTES);
         origin.send(body(100));
         let part = client.response();
@@ -147,10 +147,10 @@ fn who_asks_first_for_a_part() {
 /// complete, ranges work.
 #[test]
 fn unknown_length() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut client = world.client();
-        client.ask("GET", "/film", &["Range: bytes=10-19"]);
-        let mut origin = world.asked("GET /film");
+        client.request("GET", "/film", &["Range: bytes=10-19"]);
+        let mut origin = world.receive("GET /film");
         origin.begins_chunks("200 OK", &[KEPT]);
         origin.sends_chunk(&body(FIRST));
         let head = client.head();
@@ -165,10 +165,10 @@ fn unknown_length() {
 /// A range breaks if the body breaks before the range arrived; one that arrived before is complete.
 #[test]
 fn of_what_breaks() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut origin = half(world);
         let mut client = world.client();
-        client.ask("GET", "/film", &["Range: bytes=150000-150099"]);
+        client.request("GET", "/film", &["Range: bytes=150000-150099"]);
         let head = client.head();
         assert_eq!(head.status(), 206);
         origin.send(pattern(FIRST, 10_000));

@@ -16,14 +16,14 @@ const FRESH: &str = "Cache-Control: max-age=3600";
 fn kept(world: &World, control: &str, fields: &[&str], text: &str) -> (Client, Connection) {
     let mut client = world.client();
     client.get("/page");
-    let mut origin = world.asked("GET /page");
+    let mut origin = world.receive("GET /page");
     origin.answers("200 OK", &[&[control, ETAG][..], fields].concat(), text);
     assert_eq!(client.response().text(), text);
     (client, origin)
 }
 
-fn asked_about(origin: &mut Connection) -> Head {
-    let head = origin.asked("GET /page");
+fn receive_validation(origin: &mut Connection) -> Head {
+    let head = origin.receive("GET /page");
     assert_eq!(head.field("if-none-match"), Some("\"a\""), "{head:?}");
     head
 }
@@ -32,17 +32,17 @@ fn asked_about(origin: &mut Connection) -> Head {
 /// serves all, with its fields.
 #[test]
 fn one_304_for_all() {
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().loops(&[1, 2]).run(|world| {
         for text in ["short", &"long ".repeat(20_000)] {
             let path = format!("/page/{}", text.len());
             let mut client = world.client();
             client.get(&path);
-            let mut origin = world.asked(&format!("GET {path}"));
+            let mut origin = world.receive(&format!("GET {path}"));
             origin.answers("200 OK", &[STALE, ETAG, "X-Old: 1", "X-Both: 1"], text);
             client.response();
             let before = world.server.counts().collapsed;
             client.get(&path);
-            let head = origin.asked(&format!("GET {path}"));
+            let head = origin.receive(&format!("GET {path}"));
             assert_eq!(head.field("if-none-match"), Some("\"a\""));
             let mut others = world.clients(8);
             others.iter_mut().for_each(|it| it.get(&path));
@@ -69,10 +69,10 @@ fn one_304_for_all() {
 fn while_revalidating() {
     let control = "Cache-Control: max-age=0, stale-while-revalidate=600";
     for is_changed in [false, true] {
-        scenario().loops(&[1, 2]).tell(move |world| {
+        scenario().loops(&[1, 2]).run(move |world| {
             let (mut client, mut origin) = kept(world, control, &[], "old");
             assert_eq!(client.fetch("/page").text(), "old");
-            asked_about(&mut origin);
+            receive_validation(&mut origin);
             for mut other in world.clients(6) {
                 assert_eq!(other.fetch("/page").text(), "old");
             }
@@ -104,7 +104,7 @@ fn if_error() {
         } else {
             "Cache-Control: max-age=0, must-revalidate"
         };
-        scenario().with(|it| it.patience.first_byte_ms = 100).tell(move |world| {
+        scenario().with(|it| it.patience.first_byte_ms = 100).run(move |world| {
             let (mut client, mut origin) = kept(world, control, &[], "old");
             let expect = |client: &mut Client, status: u16| {
                 let response = client.response();
@@ -113,18 +113,18 @@ fn if_error() {
                 assert_eq!(response.text() == "old", may, "{response:?}");
             };
             client.get("/page");
-            asked_about(&mut origin);
+            receive_validation(&mut origin);
             origin.answers("503 Service Unavailable", &[UNKEPT], "busy");
             expect(&mut client, 503);
             if !may {
                 return;
             }
             client.get("/page");
-            asked_about(&mut world.origin().accept());
+            receive_validation(&mut world.origin().accept());
             expect(&mut client, 502);
             client.get("/page");
             let mut silent = world.origin().accept();
-            asked_about(&mut silent);
+            receive_validation(&mut silent);
             expect(&mut client, 504);
             silent.is_closed();
         });
@@ -134,7 +134,7 @@ fn if_error() {
 /// A stale response is served if no server listens at the origin's address any more.
 #[test]
 fn if_nobody_listens() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let control = "Cache-Control: max-age=0, stale-if-error=600";
         let (mut client, origin) = kept(world, control, &[], "old");
         drop(origin);
@@ -151,14 +151,14 @@ fn if_nobody_listens() {
 fn outdated_while_renewed() {
     for answer in ["304 Not Modified", "200 OK"] {
         for vary in [&[][..], &["Vary: X"]] {
-            scenario().loops(&[1, 2]).tell(|world| {
+            scenario().loops(&[1, 2]).run(|world| {
                 let (mut client, mut origin) = kept(world, STALE, vary, "old");
                 client.get("/page");
-                asked_about(&mut origin);
+                receive_validation(&mut origin);
                 let mut writer = world.client();
-                writer.ask("POST", "/page", &["Content-Length: 2"]);
+                writer.request("POST", "/page", &["Content-Length: 2"]);
                 writer.send("hi");
-                let mut second = world.asked("POST /page");
+                let mut second = world.receive("POST /page");
                 assert_eq!(second.take(2), b"hi");
                 second.answers("204 No Content", &[], "");
                 assert_eq!(writer.response().status(), 204);
@@ -169,8 +169,8 @@ fn outdated_while_renewed() {
                 // Later clients get the response from after the change.
                 let mut next = world.client();
                 next.get("/page");
-                let mut third = world.asking_of(&mut vec![origin, second]);
-                assert!(!third.asked("GET /page").has("if-none-match"));
+                let mut third = world.with_request(&mut vec![origin, second]);
+                assert!(!third.receive("GET /page").has("if-none-match"));
                 third.answers("200 OK", &[FRESH], "new");
                 assert_eq!(next.response().text(), "new");
             });
@@ -183,16 +183,16 @@ fn outdated_while_renewed() {
 #[test]
 fn purged_while_renewed() {
     for (word, is_purged) in [("red", true), ("blue", false)] {
-        scenario().loops(&[1, 2]).tell(move |world| {
+        scenario().loops(&[1, 2]).run(move |world| {
             let (mut client, mut origin) = kept(world, STALE, &["Surrogate-Key: red round"], "old");
             client.get("/page");
-            asked_about(&mut origin);
+            receive_validation(&mut origin);
             world.server.store().purge_tag(tag(word.as_bytes()), false);
             origin.answers("304 Not Modified", &[FRESH, ETAG], "");
             assert_eq!(client.response().text(), "old");
             client.get("/page");
             if is_purged {
-                origin.asked("GET /page");
+                origin.receive("GET /page");
                 origin.answers("200 OK", &[FRESH], "new");
             }
             assert_eq!(client.response().text(), if is_purged { "new" } else { "old" });
@@ -203,7 +203,7 @@ fn purged_while_renewed() {
 /// A client that got the response to a change sees the change, on any event loop.
 #[test]
 fn outdated_at_once() {
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().loops(&[1, 2]).run(|world| {
         let changes = AtomicUsize::new(0);
         world.origin().answers_by(move |head| {
             if head.line.starts_with("DELETE") {
@@ -213,7 +213,7 @@ fn outdated_at_once() {
         });
         let (mut writer, mut readers) = (world.client(), world.clients(6));
         for change in 1..=50 {
-            writer.ask("DELETE", "/page", &[]);
+            writer.request("DELETE", "/page", &[]);
             writer.response();
             for reader in &mut readers {
                 assert_eq!(reader.fetch("/page").text(), change.to_string());

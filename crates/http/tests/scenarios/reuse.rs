@@ -7,19 +7,19 @@ use crate::support::{KEPT, Origin, UNKEPT, answer, scenario};
 /// A connection is reused; another one is opened if the first is in use.
 #[test]
 fn one_after_the_other() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut client = world.client();
         client.get("/a");
-        let mut origin = world.asked("GET /a");
+        let mut origin = world.receive("GET /a");
         for path in ["/b", "/c"] {
             origin.answers("200 OK", &[UNKEPT], "text");
             client.response();
             client.get(path);
-            origin.asked(&format!("GET {path}"));
+            origin.receive(&format!("GET {path}"));
         }
         let mut other = world.client();
         other.get("/d");
-        let mut second = world.asked("GET /d");
+        let mut second = world.receive("GET /d");
         second.answers("200 OK", &[UNKEPT], "d");
         origin.answers("200 OK", &[UNKEPT], "c");
         assert_eq!((other.response().text(), client.response().text()), ("d", "c"));
@@ -30,16 +30,16 @@ fn one_after_the_other() {
 /// An origin closes an idle connection: the next request uses another.
 #[test]
 fn closed_while_idle() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut client = world.client();
         client.get("/a");
-        let mut origin = world.asked("GET /a");
+        let mut origin = world.receive("GET /a");
         origin.answers("200 OK", &[UNKEPT], "text");
         client.response();
         drop(origin);
         world.until_counts("it is closed here too", |it| it.origins_open == 0);
-        client.ask("POST", "/b", &["Content-Length: 0"]);
-        world.asked("POST /b").answers("200 OK", &[UNKEPT], "b");
+        client.request("POST", "/b", &["Content-Length: 0"]);
+        world.receive("POST /b").answers("200 OK", &[UNKEPT], "b");
         assert_eq!(client.response().text(), "b");
     });
 }
@@ -48,28 +48,28 @@ fn closed_while_idle() {
 /// repeated; for another one the client gets 502.
 #[test]
 fn closed_as_it_is_used() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut client = world.client();
-        for (method, is_asked_again) in
+        for (method, is_retried) in
             [("GET", true), ("HEAD", true), ("OPTIONS", true), ("POST", false), ("DELETE", false)]
         {
             client.get("/a");
-            let mut origin = world.asked("GET /a");
+            let mut origin = world.receive("GET /a");
             origin.answers("200 OK", &[UNKEPT], "text");
             assert_eq!(client.response().text(), "text");
-            client.ask(method, "/a", &["Cache-Control: no-cache"]);
-            let asked = if method == "HEAD" { "HEAD" } else { method };
+            client.request(method, "/a", &["Cache-Control: no-cache"]);
+            let line = if method == "HEAD" { "HEAD" } else { method };
             let head = origin.head();
-            assert!(head.line.starts_with(asked), "{head:?}");
+            assert!(head.line.starts_with(line), "{head:?}");
             drop(origin);
-            if is_asked_again {
+            if is_retried {
                 let mut origin = world.origin().accept();
-                assert!(origin.head().line.starts_with(asked));
+                assert!(origin.head().line.starts_with(line));
                 origin.answers("200 OK", &[UNKEPT, "Connection: close"], "");
             }
             let status = client.head().status();
-            assert_eq!(status, if is_asked_again { 200 } else { 502 }, "{method}");
-            if !is_asked_again {
+            assert_eq!(status, if is_retried { 200 } else { 502 }, "{method}");
+            if !is_retried {
                 client = world.client();
             }
             world.origin().is_idle();
@@ -80,10 +80,10 @@ fn closed_as_it_is_used() {
 /// A new connection that is closed before a response does not cause another attempt.
 #[test]
 fn closed_at_first() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut client = world.client();
         client.get("/a");
-        drop(world.asked("GET /a"));
+        drop(world.receive("GET /a"));
         assert_eq!(client.response().status(), 502);
         world.origin().is_idle();
     });
@@ -93,20 +93,20 @@ fn closed_at_first() {
 /// without a statement.
 #[test]
 fn not_kept() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut client = world.client();
         client.get("/a");
-        let mut origin = world.asked("GET /a");
+        let mut origin = world.receive("GET /a");
         origin.answers("200 OK", &[UNKEPT, "Connection: close"], "a");
         assert_eq!(client.response().text(), "a");
         origin.is_closed();
         client.get("/b");
-        let mut origin = world.asked("GET /b");
+        let mut origin = world.receive("GET /b");
         origin.send("HTTP/1.0 200 OK\r\nCache-Control: no-store\r\nContent-Length: 1\r\n\r\nb");
         assert_eq!(client.response().text(), "b");
         origin.is_closed();
         client.get("/c");
-        world.asked("GET /c").answers("200 OK", &[UNKEPT], "c");
+        world.receive("GET /c").answers("200 OK", &[UNKEPT], "c");
         assert_eq!(client.response().text(), "c");
     });
 }
@@ -114,10 +114,10 @@ fn not_kept() {
 /// Interim responses: useful ones reach the client, and the final response comes last.
 #[test]
 fn interim() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut client = world.client();
         client.get("/a");
-        let mut origin = world.asked("GET /a");
+        let mut origin = world.receive("GET /a");
         origin.send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </b>\r\n\r\n");
         let head = client.head();
         assert_eq!((head.status(), head.field("link")), (103, Some("</b>")));
@@ -131,10 +131,10 @@ fn interim() {
 /// memory.
 #[test]
 fn interim_without_end() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut client = world.client();
         client.get("/a");
-        let mut origin = world.asked("GET /a");
+        let mut origin = world.receive("GET /a");
         origin.send("HTTP/1.1 102 Processing\r\n\r\n".repeat(100));
         origin.answers("200 OK", &[UNKEPT], "text");
         let mut interim = 0;
@@ -152,13 +152,13 @@ fn interim_without_end() {
 /// If one of two origins cannot be reached, the other gets the request.
 #[test]
 fn another_one() {
-    scenario().origins(2).tell(|world| {
+    scenario().origins(2).run(|world| {
         world.origin().stop_listening();
         world.origin_at(1).answers_by(|_| answer("200 OK", &[UNKEPT], "text"));
         let mut client = world.client();
         for _ in 0..10 {
             assert_eq!(client.fetch("/").text(), "text");
-            client.ask("POST", "/", &["Content-Length: 0"]);
+            client.request("POST", "/", &["Content-Length: 0"]);
             assert_eq!(client.response().text(), "text");
         }
     });
@@ -172,11 +172,11 @@ fn none_can_be_had() {
         .with(|it| {
             it.origins.iter_mut().for_each(|it| it.address = Origin::nowhere());
         })
-        .tell(|world| {
+        .run(|world| {
             let mut client = world.client();
             assert_eq!(client.fetch("/").status(), 502);
             assert_eq!(client.fetch("/").status(), 502);
-            client.ask("POST", "/", &["Content-Length: 0"]);
+            client.request("POST", "/", &["Content-Length: 0"]);
             assert_eq!(client.response().status(), 502);
             world.until_counts("failures", |it| it.origin_failures >= 6 && it.fetches_failed == 3);
         });
@@ -193,7 +193,7 @@ fn none_can_be_had() {
             it.origins[0].address = address;
             it.patience.connect_ms = 100;
         })
-        .tell(|world| {
+        .run(|world| {
             let mut client = world.client();
             assert_eq!(client.fetch("/").status(), 502);
             world.until_counts("waits", |it| it.origin_timeouts >= 1 && it.fetches_failed == 1);
@@ -210,16 +210,16 @@ fn says_nothing() {
             it.patience.first_byte_ms = 300;
             it.patience.between_bytes_ms = 300;
         })
-        .tell(|world| {
+        .run(|world| {
             let mut clients = world.clients(4);
             clients.iter_mut().for_each(|it| it.get("/a"));
-            let mut origin = world.asked("GET /a");
+            let mut origin = world.receive("GET /a");
             for client in &mut clients {
                 assert_eq!(client.response().status(), 504);
             }
             origin.is_closed();
             clients[0].get("/b");
-            let mut origin = world.asked("GET /b");
+            let mut origin = world.receive("GET /b");
             origin.begins("200 OK", &[KEPT], 100);
             origin.send("some");
             assert_eq!(clients[0].broken(), b"some");
@@ -236,12 +236,12 @@ fn too_many() {
             it.origin_connections_max = 2;
             it.queue_max = 3;
         })
-        .tell(|world| {
+        .run(|world| {
             let mut clients = world.clients(6);
             let mut origins = Vec::new();
             for (at, client) in clients.iter_mut().enumerate().take(2) {
                 client.get(&format!("/{at}"));
-                origins.push(world.asked(&format!("GET /{at}")));
+                origins.push(world.receive(&format!("GET /{at}")));
             }
             for (at, client) in clients.iter_mut().enumerate().skip(2) {
                 client.get(&format!("/{at}"));
@@ -251,7 +251,7 @@ fn too_many() {
             for at in 2..5 {
                 let mut origin = origins.remove(0);
                 origin.answers("200 OK", &[UNKEPT], format!("{}", at - 2));
-                origin.asked(&format!("GET /{at}"));
+                origin.receive(&format!("GET /{at}"));
                 origins.push(origin);
             }
             for (at, mut origin) in (3..5).zip(origins) {

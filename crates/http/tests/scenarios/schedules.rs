@@ -91,7 +91,7 @@ impl Reader {
     fn join(world: &World, from: Option<usize>, body_bytes: Option<usize>) -> Reader {
         let mut client = world.client();
         let range = from.map(|from| format!("Range: bytes={from}-"));
-        client.ask("GET", "/film", &range.iter().map(String::as_str).collect::<Vec<_>>());
+        client.request("GET", "/film", &range.iter().map(String::as_str).collect::<Vec<_>>());
         Reader::answered(client, from, body_bytes)
     }
 
@@ -149,13 +149,13 @@ impl Reader {
     }
 }
 
-fn tell(schedule: &Schedule) {
+fn run(schedule: &Schedule) {
     let Schedule { framing, body_bytes, ref steps, ending, .. } = *schedule;
     let loops: &'static [usize] = if schedule.loops == 1 { &[1] } else { &[2] };
-    scenario().loops(loops).tell(|world| {
+    scenario().loops(loops).run(|world| {
         let mut first = world.client();
         first.get("/film");
-        let mut origin = world.asked("GET /film");
+        let mut origin = world.receive("GET /film");
         match framing {
             Framing::Length => origin.begins("200 OK", &[KEPT], body_bytes),
             Framing::Chunks => origin.begins_chunks("200 OK", &[KEPT]),
@@ -229,7 +229,7 @@ fn at_the_end(world: &World, is_whole: bool, sent: usize) {
     let mut next = world.client();
     next.get("/film");
     if !is_whole {
-        world.asked("GET /film").answers("200 OK", &[KEPT], "anew");
+        world.receive("GET /film").answers("200 OK", &[KEPT], "anew");
         assert_eq!(next.response().text(), "anew");
     } else if sent > 0 {
         world.until_counts("it is kept", |it| it.kept == 1);
@@ -239,15 +239,15 @@ fn at_the_end(world: &World, is_whole: bool, sent: usize) {
 
 /// A private response: the sizes of the origin's writes and of the client's reads, a window, and
 /// the ending.
-fn tell_alone(pieces: &[usize], takes: &[usize], window_bytes: u64, ending: Ending) {
+fn run_alone(pieces: &[usize], takes: &[usize], window_bytes: u64, ending: Ending) {
     let (pieces, takes) = (pieces.to_vec(), takes.to_vec());
-    scenario().with(move |it| it.window_bytes = window_bytes).tell(move |world| {
+    scenario().with(move |it| it.window_bytes = window_bytes).run(move |world| {
         let bytes: usize = pieces.iter().sum();
         let is_whole = ending == Ending::Whole;
         let said = if is_whole { bytes } else { bytes + 1 };
         let mut client = world.client();
         client.get("/own");
-        let mut origin = world.asked("GET /own");
+        let mut origin = world.receive("GET /own");
         origin.begins("200 OK", &[UNKEPT], said);
         let pieces = pieces.clone();
         let sending = std::thread::spawn(move || {
@@ -296,10 +296,10 @@ fn tell_alone(pieces: &[usize], takes: &[usize], window_bytes: u64, ending: Endi
 /// This number of cases, or that of `PROPTEST_CASES`. Each failing case waits until its timeout, so
 /// shrinking makes few attempts.
 fn cases(few: u32) -> ProptestConfig {
-    let asked = ProptestConfig { max_shrink_iters: 50, ..ProptestConfig::default() };
+    let config = ProptestConfig { max_shrink_iters: 50, ..ProptestConfig::default() };
     match std::env::var_os("PROPTEST_CASES") {
-        Some(_) => asked,
-        None => ProptestConfig { cases: few, ..asked },
+        Some(_) => config,
+        None => ProptestConfig { cases: few, ..config },
     }
 }
 
@@ -309,7 +309,7 @@ proptest! {
     /// Each client gets a prefix of the shared body, and a clean end only with all of it.
     #[test]
     fn shared(schedule in schedules()) {
-        tell(&schedule);
+        run(&schedule);
     }
 
     /// The same for a private response, through a window.
@@ -320,7 +320,7 @@ proptest! {
         window in prop_oneof![Just(16_u64 << 10), Just(64 << 10), Just(1 << 20)],
         ending in prop_oneof![2 => Just(Ending::Whole), 1 => Just(Ending::Closed), 1 => Just(Ending::Reset)],
     ) {
-        tell_alone(&pieces, &takes, window, ending);
+        run_alone(&pieces, &takes, window, ending);
     }
 }
 

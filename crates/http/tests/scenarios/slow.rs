@@ -6,7 +6,7 @@ use crate::support::{End, KEPT, answer, assert_bytes, body, pattern, scenario};
 /// serves others meanwhile.
 #[test]
 fn head_by_bytes() {
-    scenario().loops(&[1, 2]).with(|it| it.patience.head_ms = 100).tell(|world| {
+    scenario().loops(&[1, 2]).with(|it| it.patience.head_ms = 100).run(|world| {
         world.origin().answers_by(|_| answer("200 OK", &[KEPT], "quick"));
         let (mut slow, mut quick) = (world.clients(3), world.client());
         let head =
@@ -29,8 +29,8 @@ fn head_by_bytes() {
 
 /// A connection without a request is closed without a response.
 #[test]
-fn nothing_asked() {
-    scenario().with(|it| it.patience.idle_ms = 50).tell(|world| {
+fn nothing_requested() {
+    scenario().with(|it| it.patience.idle_ms = 50).run(|world| {
         world.origin().answers_by(|_| answer("200 OK", &[KEPT], "quick"));
         let mut never = world.client();
         let mut once = world.client();
@@ -43,7 +43,7 @@ fn nothing_asked() {
 /// A client that does not read its body is given up after a timeout: its connection is reset.
 #[test]
 fn nothing_taken() {
-    scenario().with(|it| it.patience.client_ms = 100).tell(|world| {
+    scenario().with(|it| it.patience.client_ms = 100).run(|world| {
         let bytes = 24 << 20;
         world.origin().answers_by(move |_| answer("200 OK", &[KEPT], body(bytes)));
         let mut client = world.client();
@@ -66,7 +66,7 @@ fn three_hundred_readers() {
     const BYTES: usize = 5 << 20;
     const READERS: usize = 300;
     const LEASE_BYTES_MAX: u64 = 64 << 10;
-    scenario().loops(&[1, 2]).with(|it| it.lease_bytes_max = LEASE_BYTES_MAX).tell(|world| {
+    scenario().loops(&[1, 2]).with(|it| it.lease_bytes_max = LEASE_BYTES_MAX).run(|world| {
         world.origin().answers_by(|head| match head.line.contains("/film") {
             true => answer("200 OK", &[KEPT], body(BYTES)),
             false => answer("200 OK", &[KEPT], "quick"),
@@ -100,7 +100,7 @@ fn three_hundred_readers() {
 /// window. The rest comes when the client continues.
 #[test]
 fn behind_a_window() {
-    scenario().with(|it| it.window_bytes = 256 << 10).tell(|world| {
+    scenario().with(|it| it.window_bytes = 256 << 10).run(|world| {
         let bytes = 24 << 20;
         world
             .origin()
@@ -119,7 +119,7 @@ fn behind_a_window() {
 /// Connections beyond the limit are closed, and existing ones continue.
 #[test]
 fn too_many_clients() {
-    scenario().with(|it| it.clients_max = 4).tell(|world| {
+    scenario().with(|it| it.clients_max = 4).run(|world| {
         world.origin().answers_by(|_| answer("200 OK", &[KEPT], pattern(0, 10)));
         let mut clients = world.clients(4);
         clients.iter_mut().for_each(|it| assert_eq!(it.fetch("/").body, pattern(0, 10)));

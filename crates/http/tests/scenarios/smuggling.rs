@@ -76,7 +76,7 @@ const HEADS: &[&str] = &[
 /// are not read as a request.
 #[test]
 fn heads_are_refused() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         world.origin().answers_by(|_| answer("200 OK", &[KEPT], "reached"));
         let framed = FRAMINGS.iter().map(|(lines, rest)| {
             format!("POST / HTTP/1.1\r\nHost: a.example\r\n{lines}\r\n{rest}")
@@ -101,7 +101,7 @@ fn heads_are_refused() {
 /// gets it.
 #[test]
 fn one_authority() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         world.origin().answers_by(|head| answer("200 OK", &[KEPT], head.field("host").unwrap()));
         let mut client = world.client();
         client.send("GET http://b.example/x HTTP/1.1\r\nHost: a.example\r\n\r\n");
@@ -131,11 +131,11 @@ fn chunks_are_refused() {
         "3\r\nabcd\r\n0\r\n\r\n",
         "3\r\nabc\r\r\n0\r\n\r\n",
     ];
-    scenario().tell(move |world| {
+    scenario().run(move |world| {
         for body in bodies {
             let mut client = world.client();
-            client.ask("POST", "/", &["Transfer-Encoding: chunked"]);
-            let mut origin = world.asked("POST /");
+            client.request("POST", "/", &["Transfer-Encoding: chunked"]);
+            let mut origin = world.receive("POST /");
             client.send(format!("{body}{SMUGGLED}"));
             let response = client.response();
             assert_eq!(response.status(), 400, "{body:?}: {response:?}");
@@ -164,11 +164,11 @@ fn responses_are_refused() {
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
         "HTTP/1.1 20 OK\r\nContent-Length: 3\r\n\r\nabc",
     ];
-    scenario().tell(move |world| {
+    scenario().run(move |world| {
         let mut client = world.client();
         for head in heads {
             client.get("/");
-            let mut origin = world.asked("GET /");
+            let mut origin = world.receive("GET /");
             origin.send(head);
             assert_eq!(client.response().status(), 502, "{head:?}");
             origin.is_closed();

@@ -33,15 +33,15 @@ fn rest(client: &mut Client) -> (Vec<u8>, Vec<String>) {
 #[test]
 fn of_responses() {
     for control in [KEPT, UNKEPT] {
-        scenario().loops(&[1, 2]).tell(move |world| {
+        scenario().loops(&[1, 2]).run(move |world| {
             for is_quick in [false, true] {
                 let path = format!("/film/{is_quick}");
                 let mut client = world.client();
-                client.ask("GET", &path, &[TAKES]);
+                client.request("GET", &path, &[TAKES]);
                 let mut origin = world.origin().accept();
-                let asked = origin.asked(&format!("GET {path}"));
-                assert_eq!(asked.field("te"), Some("trailers"));
-                assert_eq!(asked.field("connection"), Some("TE"));
+                let received = origin.receive(&format!("GET {path}"));
+                assert_eq!(received.field("te"), Some("trailers"));
+                assert_eq!(received.field("connection"), Some("TE"));
                 let framing = "Trailer: X-Sum\r\nTransfer-Encoding: chunked";
                 let head = format!("HTTP/1.1 200 OK\r\n{control}\r\n{framing}\r\n\r\n");
                 let last = ["0\r\n", TRAILERS, "\r\n"].concat();
@@ -57,7 +57,7 @@ fn of_responses() {
                     if control == KEPT {
                         for fields in [&[TAKES][..], &[], &["TE: gzip"]] {
                             let mut other = world.client();
-                            other.ask("GET", &path, fields);
+                            other.request("GET", &path, fields);
                             let head = other.head();
                             assert!(head.is_chunked(), "{head:?}");
                             others.push((other, fields == [TAKES]));
@@ -89,7 +89,7 @@ fn of_responses() {
 /// any, ends as usual.
 #[test]
 fn odd_ones() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         let mut many = String::new();
         (0..33).for_each(|at| write!(many, "A{at}: b\r\n").unwrap());
@@ -106,8 +106,8 @@ fn odd_ones() {
             };
             let bytes = format!("{chunked}{body}0\r\n{lines}\r\n");
             let mut client = world.client();
-            client.ask("GET", "/page", &[TAKES]);
-            let mut origin = world.asked("GET /page");
+            client.request("GET", "/page", &[TAKES]);
+            let mut origin = world.receive("GET /page");
             origin.send(&bytes);
             let head = client.head();
             if count != 1 {
@@ -123,7 +123,7 @@ fn odd_ones() {
             let mut old = world.client();
             old.send("GET /page HTTP/1.0\r\nHost: a.example\r\nTE: trailers\r\n\r\n");
             let mut origin = world.origin().accept();
-            assert!(!origin.asked("GET /page").has("te"));
+            assert!(!origin.receive("GET /page").has("te"));
             origin.send(&bytes);
             assert_eq!(old.response().text(), expected);
         }
@@ -133,12 +133,12 @@ fn odd_ones() {
 /// Trailers of a request body are forwarded to the origin, without forbidden ones.
 #[test]
 fn of_requests() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut client = world.client();
-        client.ask("POST", "/form", &["Transfer-Encoding: chunked", "Trailer: X-Sum"]);
+        client.request("POST", "/form", &["Transfer-Encoding: chunked", "Trailer: X-Sum"]);
         client.send(chunk(b"abc"));
         let mut origin = world.origin().accept();
-        let head = origin.asked("POST /form");
+        let head = origin.receive("POST /form");
         assert!(head.is_chunked() && !head.has("x-sum"), "{head:?}");
         assert_eq!(origin.take(8), chunk(b"abc"));
         client.send(
@@ -148,7 +148,7 @@ fn of_requests() {
         assert_eq!(lines, ["0", LEFT[0], LEFT[1], ""]);
         origin.answers("204 No Content", &[], "");
         assert_eq!(client.response().status(), 204);
-        origin.asked("GET /next");
+        origin.receive("GET /next");
         origin.answers("200 OK", &[UNKEPT], "next");
         assert_eq!(client.response().text(), "next");
     });

@@ -9,14 +9,14 @@ use crate::support::{End, UNKEPT, assert_bytes, body, chunk, pattern, scenario};
 /// A client that waits for `100 Continue` gets it; the origin gets the body and no `Expect`.
 #[test]
 fn continues() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut client = world.client();
-        client.ask("PUT", "/file", &["Content-Length: 5", "Expect: 100-continue"]);
+        client.request("PUT", "/file", &["Content-Length: 5", "Expect: 100-continue"]);
         let head = client.head();
         assert_eq!((head.status(), head.fields.len()), (100, 0), "{head:?}");
         client.send("hello");
         let mut origin = world.origin().accept();
-        let head = origin.asked("PUT /file");
+        let head = origin.receive("PUT /file");
         assert!(!head.has("expect"), "{head:?}");
         assert_eq!(origin.try_body(&head).unwrap(), b"hello");
         // The origin's own 100 is not the response.
@@ -31,14 +31,14 @@ fn continues() {
 /// rest.
 #[test]
 fn as_it_comes() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         for is_chunked in [false, true] {
             let mut client = world.client();
             let framing =
                 if is_chunked { "Transfer-Encoding: chunked" } else { "Content-Length: 200000" };
-            client.ask("POST", "/file", &[framing]);
+            client.request("POST", "/file", &[framing]);
             let mut origin = world.origin().accept();
-            let head = origin.asked("POST /file");
+            let head = origin.receive("POST /file");
             let mut read = Vec::new();
             for from in (0..200_000).step_by(50_000) {
                 let part = pattern(from, 50_000);
@@ -68,11 +68,11 @@ fn as_it_comes() {
 #[test]
 fn held_back() {
     const WINDOW: u64 = 256 << 10;
-    scenario().with(|it| it.window_bytes = WINDOW).tell(|world| {
+    scenario().with(|it| it.window_bytes = WINDOW).run(|world| {
         let bytes = 24 << 20;
         let mut client = world.client();
-        client.ask("POST", "/file", &["Transfer-Encoding: chunked"]);
-        let mut origin = world.asked("POST /file");
+        client.request("POST", "/file", &["Transfer-Encoding: chunked"]);
+        let mut origin = world.receive("POST /file");
         let mut writer = client.stream.try_clone().unwrap();
         let sending = thread::spawn(move || {
             for part in body(bytes).chunks(100_000) {
@@ -104,11 +104,11 @@ fn held_back() {
 /// though it still sends.
 #[test]
 fn early_answer() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         for framing in ["Content-Length: 50000000", "Transfer-Encoding: chunked"] {
             let mut client = world.client();
-            client.ask("POST", "/file", &[framing]);
-            let mut origin = world.asked("POST /file");
+            client.request("POST", "/file", &[framing]);
+            let mut origin = world.receive("POST /file");
             let sent =
                 if framing.contains("chunked") { chunk(&body(100_000)) } else { body(100_000) };
             client.send(&sent);
@@ -130,10 +130,10 @@ fn early_answer() {
 /// A long early response is sent while the client still sends its body.
 #[test]
 fn both_at_once() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut client = world.client();
-        client.ask("POST", "/file", &["Content-Length: 50000000"]);
-        let mut origin = world.asked("POST /file");
+        client.request("POST", "/file", &["Content-Length: 50000000"]);
+        let mut origin = world.receive("POST /file");
         client.send(body(100_000));
         origin.take(10);
         origin.begins("200 OK", &[UNKEPT], 300_000);
@@ -152,11 +152,11 @@ fn both_at_once() {
 /// as if the body were complete.
 #[test]
 fn who_leaves() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         for is_reset in [true, false] {
             let mut client = world.client();
-            client.ask("POST", "/file", &["Transfer-Encoding: chunked"]);
-            let mut origin = world.asked("POST /file");
+            client.request("POST", "/file", &["Transfer-Encoding: chunked"]);
+            let mut origin = world.receive("POST /file");
             client.send(chunk(b"some"));
             assert_eq!(origin.try_chunk().unwrap(), b"some");
             if is_reset {
@@ -174,10 +174,10 @@ fn who_leaves() {
 /// An origin that disconnects in the middle of a body: 502, and the request is not repeated.
 #[test]
 fn origin_leaves() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut client = world.client();
-        client.ask("POST", "/file", &["Content-Length: 1000000"]);
-        let mut origin = world.asked("POST /file");
+        client.request("POST", "/file", &["Content-Length: 1000000"]);
+        let mut origin = world.receive("POST /file");
         client.send(body(100_000));
         origin.take(1000);
         origin.stop();
@@ -193,10 +193,10 @@ fn origin_leaves() {
 /// connection.
 #[test]
 fn who_stops() {
-    scenario().with(|it| it.patience.client_ms = 100).tell(|world| {
+    scenario().with(|it| it.patience.client_ms = 100).run(|world| {
         let mut client = world.client();
-        client.ask("POST", "/file", &["Content-Length: 100"]);
-        let mut origin = world.asked("POST /file");
+        client.request("POST", "/file", &["Content-Length: 100"]);
+        let mut origin = world.receive("POST /file");
         client.send("some");
         assert_eq!(origin.take(4), b"some");
         origin.is_closed();
@@ -209,10 +209,10 @@ fn who_stops() {
 /// is no timeout for the client.
 #[test]
 fn who_is_slow() {
-    scenario().with(|it| it.patience.client_ms = 700).tell(|world| {
+    scenario().with(|it| it.patience.client_ms = 700).run(|world| {
         let mut client = world.client();
-        client.ask("POST", "/file", &["Content-Length: 25"]);
-        let mut origin = world.asked("POST /file");
+        client.request("POST", "/file", &["Content-Length: 25"]);
+        let mut origin = world.receive("POST /file");
         // Longer in total than one timeout.
         for _ in 0..25 {
             thread::sleep(Duration::from_millis(40));

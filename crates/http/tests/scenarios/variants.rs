@@ -12,36 +12,36 @@ fn language(head: &Head) -> String {
     head.field("accept-language").unwrap_or("none").to_owned()
 }
 
-fn ask(client: &mut Client, language: &str) {
-    client.ask("GET", "/page", &[&format!("Accept-Language: {language}")]);
+fn request(client: &mut Client, language: &str) {
+    client.request("GET", "/page", &[&format!("Accept-Language: {language}")]);
 }
 
 /// Clients wait with one whose response turns out to be another variant: each other variant is then
 /// fetched once.
 #[test]
 fn waiting_for_another() {
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().loops(&[1, 2]).run(|world| {
         let mut readers = world.clients(12);
         let words = ["de", "fr", "it"];
-        ask(&mut readers[0], words[0]);
+        request(&mut readers[0], words[0]);
         let mut first = world.origin().accept();
-        first.asked("GET /page");
+        first.receive("GET /page");
         for (at, reader) in readers.iter_mut().enumerate().skip(1) {
-            ask(reader, words[at % 3]);
+            request(reader, words[at % 3]);
         }
         world.until_counts("all wait", |it| it.collapsed == 11);
         first.answers("200 OK", &[KEPT, VARY], words[0]);
         // Either event loop may send first, and connections are reused.
-        let (mut asked, mut origins) = (Vec::new(), vec![first]);
+        let (mut languages, mut origins) = (Vec::new(), vec![first]);
         for _ in 0..2 {
-            let mut origin = world.asking_of(&mut origins);
-            let head = origin.asked("GET /page");
+            let mut origin = world.with_request(&mut origins);
+            let head = origin.receive("GET /page");
             origin.answers("200 OK", &[KEPT, VARY], language(&head));
-            asked.push(language(&head));
+            languages.push(language(&head));
             origins.push(origin);
         }
-        asked.sort();
-        assert_eq!(asked, ["fr", "it"]);
+        languages.sort();
+        assert_eq!(languages, ["fr", "it"]);
         for (at, reader) in readers.iter_mut().enumerate() {
             assert_eq!(reader.response().text(), words[at % 3], "{at}");
         }
@@ -53,23 +53,23 @@ fn waiting_for_another() {
 /// not yet identify it as a variant.
 #[test]
 fn joining_one() {
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().loops(&[1, 2]).run(|world| {
         let mut first = world.client();
-        ask(&mut first, "de");
-        let mut origin = world.asked("GET /page");
+        request(&mut first, "de");
+        let mut origin = world.receive("GET /page");
         origin.begins("200 OK", &[KEPT, VARY], BYTES);
         origin.send(body(FIRST));
         first.head();
         first.take(FIRST);
         let mut others = world.clients(6);
         for other in &mut others {
-            ask(other, "de");
+            request(other, "de");
             other.head();
             assert_bytes(&other.take(FIRST), &body(FIRST));
         }
         let mut french = world.client();
-        ask(&mut french, "fr");
-        world.asked("GET /page").answers("200 OK", &[KEPT, VARY], "fr");
+        request(&mut french, "fr");
+        world.receive("GET /page").answers("200 OK", &[KEPT, VARY], "fr");
         assert_eq!(french.response().text(), "fr");
         origin.send(pattern(FIRST, BYTES - FIRST));
         for other in others.iter_mut().chain([&mut first]) {
@@ -83,16 +83,16 @@ fn joining_one() {
 /// next client.
 #[test]
 fn only_looked_at() {
-    scenario().tell(|world| {
+    scenario().run(|world| {
         let mut client = world.client();
-        client.ask("HEAD", "/film", &[]);
-        let mut origin = world.asked("GET /film");
+        client.request("HEAD", "/film", &[]);
+        let mut origin = world.receive("GET /film");
         origin.begins("200 OK", &[KEPT], BYTES);
         let head = client.head();
         assert_eq!((head.status(), head.length()), (200, Some(BYTES)));
         origin.send(body(BYTES));
         assert_bytes(&client.fetch("/film").body, &body(BYTES));
-        client.ask("HEAD", "/film", &[]);
+        client.request("HEAD", "/film", &[]);
         assert_eq!(client.head().length(), Some(BYTES));
         assert!(client.fetch("/film").head.cache_status().contains("hit"));
     });
@@ -102,17 +102,17 @@ fn only_looked_at() {
 /// requests are sent at once, and so are later ones.
 #[test]
 fn not_shared() {
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().loops(&[1, 2]).run(|world| {
         let mut readers = world.clients(8);
         readers[0].get("/own");
-        let mut first = world.asked("GET /own");
+        let mut first = world.receive("GET /own");
         readers[1..7].iter_mut().for_each(|it| it.get("/own"));
         world.until_counts("all wait", |it| it.collapsed == 6);
         first.begins("200 OK", &[UNKEPT], BYTES);
         // None of them gets its response before all requests were sent.
-        let mut origins: Vec<Connection> = (1..7).map(|_| world.asked("GET /own")).collect();
+        let mut origins: Vec<Connection> = (1..7).map(|_| world.receive("GET /own")).collect();
         readers[7].get("/own");
-        origins.push(world.asked("GET /own"));
+        origins.push(world.receive("GET /own"));
         for (at, origin) in origins.iter_mut().enumerate() {
             origin.answers("200 OK", &[UNKEPT], format!("{at}"));
         }

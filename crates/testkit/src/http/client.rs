@@ -27,13 +27,13 @@ impl Response {
 
 impl Connection {
     /// Sends a request, with additional field lines.
-    pub fn ask(&mut self, method: &str, path: &str, fields: &[&str]) {
+    pub fn request(&mut self, method: &str, path: &str, fields: &[&str]) {
         self.send(request(method, path, fields));
     }
 
     /// Sends a GET.
     pub fn get(&mut self, path: &str) {
-        self.ask("GET", path, &[]);
+        self.request("GET", path, &[]);
     }
 
     /// Reads a complete response to a GET.
@@ -56,7 +56,7 @@ impl Connection {
 
     /// Like [`Connection::fetch`], with further field lines.
     pub fn fetch_with(&mut self, path: &str, fields: &[&str]) -> Response {
-        self.ask("GET", path, fields);
+        self.request("GET", path, fields);
         self.response()
     }
 

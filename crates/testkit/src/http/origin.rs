@@ -66,9 +66,9 @@ impl Origin {
     }
 
     /// The next connection, and the first line of its first request.
-    pub fn asked(&self, line: &str) -> Connection {
+    pub fn receive(&self, line: &str) -> Connection {
         let mut connection = self.accept();
-        connection.asked(line);
+        connection.receive(line);
         connection
     }
 
@@ -146,7 +146,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>, sender: &Sender<TcpStrea
 
 impl Connection {
     /// Reads the next request. Its first line must be `line` and the version.
-    pub fn asked(&mut self, line: &str) -> Head {
+    pub fn receive(&mut self, line: &str) -> Head {
         let head = self.head();
         assert_eq!(head.line, format!("{line} HTTP/1.1"), "{head:?}");
         head

@@ -5,15 +5,15 @@
 //!         -> recorded: it waits, or its body is delivered -> delivered, or its connection closed -> a line
 //! ```
 //!
-//! The core states what a client got in [`Told`], a few words in memory; everything else is done
+//! The core states what a client got in [`ResponseSummary`], a few words in memory; everything else is done
 //! only where there is a log.
 //!
 //! A short response has ended when the kernel, or the queue of bytes to send, has it.
 
 use super::super::base::Base;
 use super::Client;
-use crate::access_log::format::{Asked, Exchange};
-use crate::core::Told;
+use crate::access_log::format::{Exchange, RequestLine};
+use crate::core::ResponseSummary;
 use crate::message::{self, FieldRoom, Limits, RequestHead};
 
 /// Bytes of an invalid request in the log.
@@ -25,7 +25,7 @@ pub struct Noted {
     head: Vec<u8>,
     began_us: u64,
     origin_us: Option<u64>,
-    told: Told,
+    summary: ResponseSummary,
 }
 
 impl Client {
@@ -35,12 +35,15 @@ impl Client {
             return;
         }
         let now_us = base.now.us;
-        let told = std::mem::take(&mut base.core.told);
+        let summary = std::mem::take(&mut base.core.summary);
         let before = self.noted.take();
         let waits = self.exchange.is_some();
         if let Some(exchange) = self.exchange.as_ref().filter(|_| before.is_none()) {
-            let told = Told { cache: Some(exchange.why.as_str()), ..Told::default() };
-            let noted = Noted { head: bytes.to_vec(), began_us: now_us, origin_us: None, told };
+            let summary = ResponseSummary {
+                cache: Some(exchange.why.as_str()),
+                ..ResponseSummary::default()
+            };
+            let noted = Noted { head: bytes.to_vec(), began_us: now_us, origin_us: None, summary };
             self.noted = Some(Box::new(noted));
             return;
         }
@@ -52,12 +55,13 @@ impl Client {
             }
             Some(mut noted) => {
                 noted.origin_us = Some(now_us.saturating_sub(noted.began_us));
-                noted.told = Told { cache: told.cache.or(noted.told.cache), ..told };
+                noted.summary =
+                    ResponseSummary { cache: summary.cache.or(noted.summary.cache), ..summary };
                 noted
             }
             None => {
                 let head = Vec::new();
-                Box::new(Noted { head, began_us: now_us, origin_us: None, told })
+                Box::new(Noted { head, began_us: now_us, origin_us: None, summary })
             }
         };
         if self.delivery.is_some() {
@@ -66,8 +70,8 @@ impl Client {
             }
             self.noted = Some(noted);
         } else {
-            let asked = request_of(self, head);
-            self.write_line(base, &noted, asked, head.host, head, None);
+            let request_line = request_of(self, head);
+            self.write_line(base, &noted, request_line, head.host, head, None);
         }
     }
 
@@ -81,7 +85,7 @@ impl Client {
     /// A request was refused in the midst of its body.
     pub(super) fn note_cut(&mut self, base: &mut Base, why: &'static str) {
         if let Some(mut noted) = self.noted.take() {
-            noted.told = std::mem::take(&mut base.core.told);
+            noted.summary = std::mem::take(&mut base.core.summary);
             self.note_end(base, noted, 0, Some(why));
         }
     }
@@ -101,13 +105,13 @@ impl Client {
         body_bytes: u64,
         error: Option<&'static str>,
     ) {
-        noted.told.body_bytes += body_bytes;
+        noted.summary.body_bytes += body_bytes;
         let bytes = std::mem::take(&mut noted.head);
         let mut room = FieldRoom::new();
         // It was read before.
         if let Ok(Some(head)) = message::request(&bytes, &mut room, &Limits::READ_BEFORE) {
-            let asked = request_of(self, &head);
-            self.write_line(base, &noted, asked, head.host, &head, error);
+            let request_line = request_of(self, &head);
+            self.write_line(base, &noted, request_line, head.host, &head, error);
         }
     }
 
@@ -116,33 +120,33 @@ impl Client {
         if base.access_log.is_none() {
             return;
         }
-        let told = std::mem::take(&mut base.core.told);
+        let summary = std::mem::take(&mut base.core.summary);
         let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let line = &line[..line.len().min(BYTES_MAX)];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let noted = Noted { head: Vec::new(), began_us: base.now.us, origin_us: None, told };
-        self.write_exchange(base, &noted, Asked::Bytes(line), b"", [None, None], Some(why));
+        let noted = Noted { head: Vec::new(), began_us: base.now.us, origin_us: None, summary };
+        self.write_exchange(base, &noted, RequestLine::Bytes(line), b"", [None, None], Some(why));
     }
 
     fn write_line(
         &mut self,
         base: &mut Base,
         noted: &Noted,
-        asked: Asked<'_>,
+        request_line: RequestLine<'_>,
         host: &[u8],
         head: &RequestHead<'_>,
         error: Option<&str>,
     ) {
         let first = |name| crate::field::values(head.fields, name).next();
         let said = [first("referer"), first("user-agent")];
-        self.write_exchange(base, noted, asked, host, said, error);
+        self.write_exchange(base, noted, request_line, host, said, error);
     }
 
     fn write_exchange(
         &mut self,
         base: &mut Base,
         noted: &Noted,
-        asked: Asked<'_>,
+        request_line: RequestLine<'_>,
         host: &[u8],
         [referer, user_agent]: [Option<&[u8]>; 2],
         error: Option<&str>,
@@ -151,12 +155,12 @@ impl Client {
         let peer = self.known_peer();
         // It was gone before the kernel was asked for its address.
         let unknown = std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
-        let Told { status, body_bytes, cache, origin_status } = noted.told;
+        let ResponseSummary { status, body_bytes, cache, origin_status } = noted.summary;
         let exchange = Exchange {
             client: peer.map_or(unknown, |peer| peer.ip()),
             began_ms: base.clock.unix_us(noted.began_us) / 1_000,
             user: None,
-            asked,
+            request_line,
             host,
             referer,
             user_agent,
@@ -172,12 +176,12 @@ impl Client {
     }
 }
 
-fn request_of<'a>(client: &Client, head: &RequestHead<'a>) -> Asked<'a> {
+fn request_of<'a>(client: &Client, head: &RequestHead<'a>) -> RequestLine<'a> {
     let (method, target) = (head.method, head.target.path());
     let protocol = match head.minor_version {
         _ if client.speaks_http2 => "HTTP/2.0",
         0 => "HTTP/1.0",
         _ => "HTTP/1.1",
     };
-    Asked::Request { method, target, protocol }
+    RequestLine::Request { method, target, protocol }
 }

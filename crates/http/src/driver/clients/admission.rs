@@ -33,7 +33,7 @@ impl Clients {
     }
 
     /// Bytes in front of the first request.
-    pub(super) fn hear_proxy(
+    pub(super) fn receive_proxy(
         &mut self,
         base: &mut Base,
         client: &mut Client,

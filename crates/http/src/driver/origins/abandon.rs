@@ -63,10 +63,10 @@ impl Origins {
             return;
         };
         let mut abandoned: Vec<(u64, Id, Arc<Flight>)> = self
-            .asking()
+            .requesting()
             .filter(|(_, origin)| origin.backend == backend)
             .filter_map(|(id, origin)| {
-                let fetch = origin.asks()?;
+                let fetch = origin.requested_fetch()?;
                 let flight = fetch.flight().filter(|it| it.is_abandoned())?;
                 Some((fetch.serial, id, flight.clone()))
             })
@@ -81,14 +81,14 @@ impl Origins {
     }
 
     /// Connections to origins.
-    fn asking(&self) -> impl Iterator<Item = (Id, &Origin)> {
+    fn requesting(&self) -> impl Iterator<Item = (Id, &Origin)> {
         self.table.ids().filter_map(|id| Some((id, self.table.get(id)?.as_deref()?)))
     }
 
     /// The connection of a fetch, and its origin.
     fn place_of(&self, is_it: impl Fn(&Fetch) -> bool) -> Option<(Id, usize)> {
-        let mut asking = self.asking();
-        let on = asking.find(|(_, origin)| origin.asks().is_some_and(&is_it));
+        let mut requesting = self.requesting();
+        let on = requesting.find(|(_, origin)| origin.requested_fetch().is_some_and(&is_it));
         on.map(|(id, origin)| (id, origin.backend))
     }
 
@@ -96,7 +96,7 @@ impl Origins {
     fn break_off(&mut self, cx: &mut Context<'_>, id: Id) {
         self.with(cx, id, |_, cx, origin| {
             cx.base.core.counts.fetches_abandoned += 1;
-            let fetch = origin.fetch.take().filter(|_| origin.has_asked());
+            let fetch = origin.fetch.take().filter(|_| origin.has_sent());
             if let Some(fetch) = fetch {
                 cx.base.core.aborted(&fetch);
             }

@@ -43,12 +43,12 @@ enum Read {
 }
 impl Origins {
     /// Sends what is left of the request.
-    pub(super) fn ask_origin(&mut self, cx: &mut Context<'_>, origin: &mut Origin) -> bool {
-        origin.state = State::Asking;
+    pub(super) fn send_request(&mut self, cx: &mut Context<'_>, origin: &mut Origin) -> bool {
+        origin.state = State::Requesting;
         let Some(fetch) = &mut origin.fetch else { return false };
-        while origin.asked_bytes < fetch.request.len() {
-            match tcp::write(&origin.socket, &fetch.request[origin.asked_bytes..]) {
-                Ok(bytes) => origin.asked_bytes += bytes,
+        while origin.sent_bytes < fetch.request.len() {
+            match tcp::write(&origin.socket, &fetch.request[origin.sent_bytes..]) {
+                Ok(bytes) => origin.sent_bytes += bytes,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.wait_in(cx, origin, HEAD);
                     return cx
@@ -109,7 +109,7 @@ impl Origins {
                 Ok(0) => return false,
                 Ok(bytes) => origin.inbox.extend_from_slice(&self.scratch[..bytes]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if origin.state == State::Asking {
+                    if origin.state == State::Requesting {
                         return true;
                     }
                     return cx

@@ -59,7 +59,7 @@ impl Scenario {
         Scenario { adjust: Box::new(adjust), ..self }
     }
 
-    pub fn tell(&self, story: impl Fn(&World)) {
+    pub fn run(&self, story: impl Fn(&World)) {
         for io in [Choice::Epoll, Choice::Uring] {
             let options = ReactorOptions { choice: io, ..ReactorOptions::default() };
             if let Err(error) = Reactor::new(&options) {
@@ -138,12 +138,12 @@ impl World {
     }
 
     /// The origin gets this request on a new connection.
-    pub fn asked(&self, line: &str) -> Connection {
-        self.origin().asked(line)
+    pub fn receive(&self, line: &str) -> Connection {
+        self.origin().receive(line)
     }
 
     /// The connection of the next request: a new one, or one of `known`, which is removed from it.
-    pub fn asking_of(&self, known: &mut Vec<Connection>) -> Connection {
+    pub fn with_request(&self, known: &mut Vec<Connection>) -> Connection {
         until("a question", || {
             self.origin().try_accept().or_else(|| {
                 let at = known.iter_mut().position(|it| it.has_request())?;
