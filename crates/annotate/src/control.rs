@@ -264,7 +264,7 @@ fn flows(second: &Second) -> Value {
 }
 
 impl Service for Duties {
-    fn ask(&mut self, line: &[u8]) -> Answer {
+    fn request(&mut self, line: &[u8]) -> Answer {
         let request: Value = match serde_json::from_slice(line) {
             Ok(request) => request,
             Err(error) => {

@@ -370,7 +370,7 @@ mod tests {
 
     fn options_of(flags: &[&str]) -> Result<Options, Failure> {
         let line = ["larder", "annotate"].iter().chain(flags);
-        options(&PROGRAM.asked(line).expect("sound flags").settings_with("")?.read())
+        options(&PROGRAM.parse(line).expect("sound flags").settings_with("")?.read())
     }
 
     /// Every word that help lists for `--names` is one that the annotator knows.

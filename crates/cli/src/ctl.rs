@@ -23,9 +23,9 @@ pub fn ctl(settings: &Ctl) -> Outcome {
     let Ctl { action, name, soft, socket: path, json: is_json } = settings;
     let line = line(action, name.as_deref(), *soft)?;
     let fields = match *action {
-        "dump" => return dump(*is_json, |each| client::ask(path, &line, each)),
-        "load" => client::tell(path, &line, &mut io::stdin().lock()),
-        _ => client::ask(path, &line, |_| Ok(())),
+        "dump" => return dump(*is_json, |each| client::exchange(path, &line, each)),
+        "load" => client::upload(path, &line, &mut io::stdin().lock()),
+        _ => client::exchange(path, &line, |_| Ok(())),
     };
     let fields = fields.map_err(failure)?;
     let is_partial = fields.get("refused").and_then(Value::as_u64).is_some_and(|count| count > 0);
@@ -85,10 +85,10 @@ fn failure(error: Error) -> Failure {
 /// Prints entries as they come.
 fn dump(
     is_json: bool,
-    ask: impl FnOnce(&mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<Fields, Error>,
+    exchange: impl FnOnce(&mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<Fields, Error>,
 ) -> Outcome {
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-    let asked = ask(&mut |line| {
+    let asked = exchange(&mut |line| {
         if is_json { out.write_all(line) } else { out.write_all(row(line).as_bytes()) }
     });
     let fields = asked.map_err(failure)?;

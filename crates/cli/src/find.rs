@@ -67,7 +67,7 @@ pub fn find(settings: &Find) -> Outcome {
     let stop = Arc::new(AtomicBool::new(false));
     let of_signals = Arc::clone(&stop);
     let text = "stopping; what was found is being written";
-    signals::ask_on_signals(quiet || follows, text, move || {
+    signals::call_on_signals(quiet || follows, text, move || {
         of_signals.store(true, Ordering::Release)
     })
     .map_err(|error| Failure::file("signals", &error, "free some file descriptors or threads"))?;

@@ -35,7 +35,7 @@ mod top;
 use std::process::ExitCode;
 
 use larder_settings::exit::{Failure, Outcome};
-use larder_settings::program::Asked;
+use larder_settings::program::Invocation;
 use larder_settings::terminal::print;
 use larder_settings::{manual, show};
 
@@ -45,20 +45,20 @@ fn main() -> ExitCode {
     PROGRAM.main(run)
 }
 
-fn run(asked: &Asked) -> Outcome {
+fn run(invocation: &Invocation) -> Outcome {
     // The commands that a configuration file has settings of.
     let again = || -> reloading::Again {
-        let asked = asked.clone();
-        Box::new(move || asked.settings())
+        let invocation = invocation.clone();
+        Box::new(move || invocation.settings())
     };
-    match asked.command.path {
-        ["annotate"] => return annotate::annotate(asked.settings()?, again()),
-        ["dns"] => return dns::dns(asked.settings()?, again()),
-        ["http"] => return http::http(asked.settings()?, again()),
+    match invocation.command.path {
+        ["annotate"] => return annotate::annotate(invocation.settings()?, again()),
+        ["dns"] => return dns::dns(invocation.settings()?, again()),
+        ["http"] => return http::http(invocation.settings()?, again()),
         _ => {}
     }
-    let settings = asked.settings_without_file()?;
-    match asked.command.path {
+    let settings = invocation.settings_without_file()?;
+    match invocation.command.path {
         ["demo"] => demo::demo(&settings.read()),
         ["find"] => find::find(&settings.read()),
         ["top"] => top::top(&settings.read()),
@@ -66,7 +66,7 @@ fn run(asked: &Asked) -> Outcome {
         ["show-config"] if settings.read::<ShowConfig>().template => {
             print(&show::template(&PROGRAM))
         }
-        ["show-config"] => asked.print_values(),
+        ["show-config"] => invocation.print_values(),
         ["completions"] => {
             manual::print_completions(&PROGRAM, settings.read::<Completions>().shell)
         }

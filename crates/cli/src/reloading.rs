@@ -58,7 +58,7 @@ mod tests {
     use crate::settings::PROGRAM;
 
     fn resolved(text: &str) -> Result<Resolved, Failure> {
-        PROGRAM.asked(["larder", "dns"]).expect("no flags").settings_with(text)
+        PROGRAM.parse(["larder", "dns"]).expect("no flags").settings_with(text)
     }
 
     /// A row that differs is listed: once as changed, or as needing a restart until it has its first value

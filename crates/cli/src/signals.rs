@@ -11,7 +11,7 @@ use std::thread;
 use larder_annotate::Progress;
 use larder_io::signals;
 use larder_serve::log::Log;
-use larder_settings::signals::ask_on_signals;
+use larder_settings::signals::call_on_signals;
 use signal_hook::consts::{SIGHUP, SIGUSR1};
 use signal_hook::iterator::Signals;
 
@@ -23,7 +23,7 @@ use crate::logs;
 /// The thread that waits for signals lives as long as the process.
 pub fn stop_on_signals(progress: &Arc<Progress>, log: Option<Log>) -> io::Result<()> {
     let progress = Arc::clone(progress);
-    ask_on_signals(true, "", move || {
+    call_on_signals(true, "", move || {
         if let Some(log) = &log {
             log.info("stopping").text("hint", logs::AGAIN);
         }

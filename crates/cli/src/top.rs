@@ -35,14 +35,14 @@ enum By {
 /// Runs the command.
 pub fn top(settings: &Top) -> Outcome {
     let mut by = if settings.by == "flows" { By::Flows } else { By::Names };
-    let ask = || ask(&settings.socket);
-    let first = ask()?;
+    let exchange = || exchange(&settings.socket);
+    let first = exchange()?;
     let is_alone = settings.once || !io::stdout().is_terminal();
     if is_alone {
         // The server samples batches from the first request on, second by second.
         let begun = Instant::now();
         thread::sleep(EVERY * 2);
-        let picture = picture(&first, &ask()?, begun.elapsed(), by, settings.rows, WIDTH);
+        let picture = picture(&first, &exchange()?, begun.elapsed(), by, settings.rows, WIDTH);
         larder_settings::terminal::print(&picture)?;
         return Ok(exit::DONE);
     }
@@ -60,7 +60,7 @@ pub fn top(settings: &Top) -> Outcome {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => thread::sleep(EVERY),
         }
-        let now = ask()?;
+        let now = exchange()?;
         let (rows, width) = screen.size();
         let rows = rows.saturating_sub(HEAD_LINES);
         let text = picture(&before, &now, since.elapsed(), by, rows, width.min(2 * WIDTH));
@@ -70,8 +70,8 @@ pub fn top(settings: &Top) -> Outcome {
     Ok(exit::DONE)
 }
 
-fn ask(path: &Path) -> Result<Fields, Failure> {
-    client::ask(path, "{\"command\":\"top\"}", |_| Ok(())).map_err(|error| {
+fn exchange(path: &Path) -> Result<Fields, Failure> {
+    client::exchange(path, "{\"command\":\"top\"}", |_| Ok(())).map_err(|error| {
         let next = match error {
             client::Error::Unreachable(..) | client::Error::Foreign | client::Error::Refused(_) => {
                 format!("; larder top shows larder annotate -i IFACE --ctl {}", path.display())

@@ -144,10 +144,10 @@ pub trait Actions {
 }
 
 /// Carries out requests with these actions.
-pub struct Asking<'a, A>(pub &'a mut A);
+pub struct ControlService<'a, A>(pub &'a mut A);
 
-impl<A: Actions> Service for Asking<'_, A> {
-    fn ask(&mut self, line: &[u8]) -> Answer {
+impl<A: Actions> Service for ControlService<'_, A> {
+    fn request(&mut self, line: &[u8]) -> Answer {
         match Request::parse(line) {
             Ok(request) => act(&request, self.0),
             Err(error) => Answer::Now(Err(error)),
@@ -165,7 +165,7 @@ fn act(request: &Request, actions: &mut impl Actions) -> Answer {
         }
         Request::Stats => Answer::Now(Ok(actions.stats())),
         Request::Dump => Answer::Later(jobs::dump(cache(), actions.now())),
-        Request::Load => Answer::Hears(jobs::load(cache(), actions.now())),
+        Request::Load => Answer::Receives(jobs::load(cache(), actions.now())),
         Request::Flush(name) => Answer::Later(jobs::flush_name(cache(), name.clone())),
         Request::FlushZone(zone) => Answer::Later(jobs::flush_zone(cache(), zone.clone())),
         Request::Snapshot => actions.snapshot(),

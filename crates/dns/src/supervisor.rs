@@ -32,7 +32,7 @@ use larder_serve::writer::Writer;
 
 use crate::backend::Backend;
 use crate::clock::Clock;
-use crate::ctl::{self, Actions, Answer, Asking, Fields};
+use crate::ctl::{self, Actions, Answer, ControlService, Fields};
 use crate::dnstap::Target;
 use crate::metrics::{Metric, PREFIX, Shared, cache_metrics};
 use crate::query_log;
@@ -90,7 +90,7 @@ pub(crate) struct Duties {
     snapshots: Option<Snapshots>,
     loading: Option<Loading>,
     snapshot_path: Option<PathBuf>,
-    is_stop_asked: bool,
+    is_stop_requested: bool,
     is_last_save_begun: bool,
     /// For each upstream: whether it was last reported as up, and when.
     upstreams: HashMap<String, (bool, u64)>,
@@ -108,7 +108,7 @@ impl Duties {
             snapshots,
             loading: None,
             snapshot_path: operation.snapshot.clone(),
-            is_stop_asked: false,
+            is_stop_requested: false,
             is_last_save_begun: false,
             upstreams: HashMap::new(),
         }
@@ -272,8 +272,8 @@ impl console::Duties for Duties {
 }
 
 impl Service for Duties {
-    fn ask(&mut self, line: &[u8]) -> Answer {
-        Asking(self).ask(line)
+    fn request(&mut self, line: &[u8]) -> Answer {
+        ControlService(self).request(line)
     }
 }
 
@@ -289,8 +289,8 @@ impl Server for Duties {
         self.common.writers.iter().for_each(Writer::reopen);
     }
 
-    fn is_stop_asked(&self) -> bool {
-        self.is_stop_asked
+    fn is_stop_requested(&self) -> bool {
+        self.is_stop_requested
     }
 
     fn wait_ms(&self, now_ms: u64) -> Option<u64> {
@@ -362,7 +362,7 @@ impl Actions for Duties {
     }
 
     fn stop(&mut self) -> Answer {
-        self.is_stop_asked = true;
+        self.is_stop_requested = true;
         Answer::done()
     }
 }

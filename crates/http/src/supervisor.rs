@@ -59,7 +59,7 @@ pub(crate) struct Duties {
     shortages: Shortages,
     /// By origin: how many failed connections were reported, and when.
     failures: HashMap<String, (u64, u64)>,
-    is_stop_asked: bool,
+    is_stop_requested: bool,
     is_closed: bool,
     last_save: Option<Receiver<io::Result<u64>>>,
 }
@@ -77,7 +77,7 @@ impl Duties {
             follower,
             shortages: Shortages::default(),
             failures: HashMap::new(),
-            is_stop_asked: false,
+            is_stop_requested: false,
             is_closed: false,
             last_save: None,
         }
@@ -195,7 +195,7 @@ impl Duties {
 }
 
 impl Service for Duties {
-    fn ask(&mut self, line: &[u8]) -> Answer {
+    fn request(&mut self, line: &[u8]) -> Answer {
         let request = match Request::parse(line) {
             Ok(request) => request,
             Err(error) => return Answer::Now(Err(error)),
@@ -217,7 +217,7 @@ impl Service for Duties {
                 Server::reopen(self);
                 return self.reload.answer();
             }
-            Request::Stop => self.is_stop_asked = true,
+            Request::Stop => self.is_stop_requested = true,
         }
         Answer::done()
     }
@@ -248,8 +248,8 @@ impl Server for Duties {
         self.common.config_watch.reopen_log();
     }
 
-    fn is_stop_asked(&self) -> bool {
-        self.is_stop_asked
+    fn is_stop_requested(&self) -> bool {
+        self.is_stop_requested
     }
 
     fn wait_ms(&self, now_ms: u64) -> Option<u64> {

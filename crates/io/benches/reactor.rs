@@ -29,12 +29,12 @@ struct Connection {
     socket: OwnedFd,
     unsaid: Vec<u8>,
     is_speaking: bool,
-    heard: usize,
+    received: usize,
 }
 
 impl Connection {
     fn new(socket: OwnedFd) -> Connection {
-        Connection { socket, unsaid: Vec::new(), is_speaking: false, heard: 0 }
+        Connection { socket, unsaid: Vec::new(), is_speaking: false, received: 0 }
     }
 
     fn say(&mut self, reactor: &mut Reactor, token: u64, bytes: &[u8]) {
@@ -85,7 +85,7 @@ fn serve(listener: &TcpListener, choice: Choice, connections: usize) -> Cost {
         Reactor::new(&options(choice)).expect("chosen because it is here");
     reactor.listen(listener, 0).expect("a listener");
     let mut all: Vec<Option<Connection>> = vec![None];
-    let (mut ended, mut bytes_heard) = (0, 0);
+    let (mut ended, mut bytes_received) = (0, 0);
     let mut cost = Cost::default();
     let (mut start, mut start_ns) = (Instant::now(), 0);
     while ended < connections {
@@ -102,7 +102,7 @@ fn serve(listener: &TcpListener, choice: Choice, connections: usize) -> Cost {
                     }
                 }
                 Event::Received { token, bytes } => {
-                    bytes_heard += bytes.len() as u64;
+                    bytes_received += bytes.len() as u64;
                     if let Some(connection) = &mut all[token as usize] {
                         connection.say(&mut reactor, token, bytes);
                     }
@@ -124,12 +124,12 @@ fn serve(listener: &TcpListener, choice: Choice, connections: usize) -> Cost {
             }
         }
     }
-    cost.requests = bytes_heard / REQUEST_BYTES as u64;
+    cost.requests = bytes_received / REQUEST_BYTES as u64;
     cost
 }
 
 /// Makes `requests` on each of `connections`.
-fn ask(listener: &TcpListener, connections: usize, requests: usize) -> io::Result<()> {
+fn send_requests(listener: &TcpListener, connections: usize, requests: usize) -> io::Result<()> {
     let (mut reactor, mut batch) = Reactor::new(&options(Choice::Auto))?;
     let request = [b'?'; REQUEST_BYTES];
     let mut all = Vec::new();
@@ -149,9 +149,9 @@ fn ask(listener: &TcpListener, connections: usize, requests: usize) -> io::Resul
             match event {
                 Event::Received { token, bytes } => {
                     let (connection, requests) = &mut all[token as usize];
-                    connection.heard += bytes.len();
-                    if connection.heard == REQUEST_BYTES {
-                        connection.heard = 0;
+                    connection.received += bytes.len();
+                    if connection.received == REQUEST_BYTES {
+                        connection.received = 0;
                         *requests -= 1;
                         if *requests > 0 {
                             connection.say(&mut reactor, token, &request);
@@ -186,7 +186,7 @@ fn round(on: &[usize], choice: Choice, connections: usize, requests: usize) -> C
             std::thread::Builder::new().name("server".to_owned()).spawn_scoped(scope, server);
         let server = server.expect("a thread");
         let _ = last.map(cores::pin_to_core);
-        ask(listener, connections, requests).expect("the server answers");
+        send_requests(listener, connections, requests).expect("the server answers");
         server.join().expect("the server ends")
     })
 }
@@ -194,7 +194,7 @@ fn round(on: &[usize], choice: Choice, connections: usize, requests: usize) -> C
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let is_real = arguments.iter().any(|argument| argument == "--bench");
-    let is_asked = |name: &str| {
+    let is_selected = |name: &str| {
         let named = arguments.iter().any(|argument| argument == "--epoll" || argument == "--uring");
         !named || arguments.iter().any(|argument| argument == name)
     };
@@ -202,10 +202,10 @@ fn main() {
     // Before any thread is pinned, since threads inherit that.
     let on = cores::available_cores().unwrap_or_default();
     let mut choices = Vec::new();
-    if is_asked("--epoll") {
+    if is_selected("--epoll") {
         choices.push((Choice::Epoll, Backend::Epoll));
     }
-    if is_asked("--uring") {
+    if is_selected("--uring") {
         match Reactor::new(&options(Choice::Uring)) {
             Ok(_) => choices.push((Choice::Uring, Backend::Uring)),
             Err(error) => println!("no io_uring: {error}"),
@@ -214,8 +214,9 @@ fn main() {
     println!(
         "connections  by        CPU us a request: best, middle   requests a wait   requests/s"
     );
-    let asked: Vec<usize> = arguments.iter().filter_map(|argument| argument.parse().ok()).collect();
-    let connections = if asked.is_empty() { vec![8, 64, 512] } else { asked };
+    let counts: Vec<usize> =
+        arguments.iter().filter_map(|argument| argument.parse().ok()).collect();
+    let connections = if counts.is_empty() { vec![8, 64, 512] } else { counts };
     for connections in connections {
         let mut costs = vec![Vec::new(); choices.len()];
         for _ in 0..rounds {

@@ -215,7 +215,7 @@ mod tests {
 
     /// A wrong checksum is an error, after the bytes; so are bytes after a stream.
     #[test]
-    fn a_wrong_checksum_is_told() {
+    fn a_wrong_checksum_is_reported() {
         let mut packed = compress_to_vec(&b"some bytes"[..], CompressionLevel::Fastest);
         let end = packed.len() - 1;
         packed[end] ^= 1;

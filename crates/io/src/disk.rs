@@ -404,7 +404,7 @@ mod tests {
     /// A file that cannot be written fails: nothing counts as written, and the next file is not
     /// held to it. The second half of invariant 3.
     #[test]
-    fn a_failure_is_told_and_forgotten() {
+    fn a_failure_is_reported_and_forgotten() {
         for mut writer in [FileWriter::new(), FileWriter::plain()] {
             let (bytes, leases) = leases(100_000, 10_000);
             writer.begin(File::open("/dev/null").unwrap());

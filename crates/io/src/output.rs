@@ -228,7 +228,7 @@ mod tests {
     /// A closed reader and a full disk give different errors, and `finish` reports both at the
     /// latest.
     #[test]
-    fn failures_are_told_apart() {
+    fn failures_are_distinguished() {
         let (mut reader, writer) = io::pipe().unwrap();
         let file = File::from(std::os::fd::OwnedFd::from(writer));
         let mut output = Output { name: "pipe".to_owned(), file: Some(file), buffer: Vec::new() };

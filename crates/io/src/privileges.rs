@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     /// The sets of the calling thread, as `/proc` shows them.
-    fn told() -> Vec<(String, u64)> {
+    fn capabilities() -> Vec<(String, u64)> {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let of_line = |line: &str| {
             let (name, value) = line.split_once(':')?;
@@ -119,21 +119,21 @@ mod tests {
     #[test]
     fn rights_are_given_up() {
         let before = has_net_raw();
-        let could_write = told().iter().any(|(name, set)| name == "CapPrm" && set & 2 != 0);
+        let could_write = capabilities().iter().any(|(name, set)| name == "CapPrm" && set & 2 != 0);
         let kept = if is_user_0() && could_write { 1 << CAP_DAC_OVERRIDE } else { 0 };
         let inside = std::thread::spawn(move || {
             drop_capabilities().unwrap();
             let expected = [("CapInh", 0), ("CapPrm", kept), ("CapEff", kept), ("CapAmb", 0)];
             let expected = expected.map(|(name, set)| (name.to_owned(), set));
-            assert_eq!(told(), expected);
+            assert_eq!(capabilities(), expected);
             assert!(!has_net_raw());
             assert!(!std::thread::spawn(has_net_raw).join().unwrap());
-            assert_eq!(std::thread::spawn(told).join().unwrap(), expected);
+            assert_eq!(std::thread::spawn(capabilities).join().unwrap(), expected);
             let refused = crate::netns::enter_private_network().unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
             // Twice does no harm.
             drop_capabilities().unwrap();
-            assert_eq!(told(), expected);
+            assert_eq!(capabilities(), expected);
         });
         inside.join().unwrap();
         assert_eq!(has_net_raw(), before);

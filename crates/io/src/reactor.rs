@@ -325,7 +325,7 @@ impl Waker {
     /// Wakes the reactor. All calls before it handles them are one event, and one system call. The
     /// handler of that event sees everything stored before the call.
     pub fn wake(&self) {
-        // Release: pairs with the swap of `hear`, also where an earlier call's event serves this
+        // Release: pairs with the swap of `take_calls`, also where an earlier call's event serves this
         // one.
         if !self.0.is_called.swap(true, Ordering::AcqRel) {
             // It can only be full, and then it is readable.
@@ -335,7 +335,7 @@ impl Waker {
 
     /// Takes the pending calls, and returns whether there were any. A later call makes an event
     /// again.
-    fn hear(&self) -> bool {
+    fn take_calls(&self) -> bool {
         self.0.is_called.swap(false, Ordering::AcqRel)
     }
 }

@@ -78,16 +78,16 @@ impl Socket {
         None
     }
 
-    /// Starts a thread for each sender that runs `hear` until the run is over. `refuse` is called
+    /// Starts a thread for each sender that runs `receive` until the run is over. `refuse` is called
     /// for each sender over the limit. The returned thread deletes the socket's path at its end;
-    /// the senders' threads end when `hear` does.
-    pub fn hear(
+    /// the senders' threads end when `receive` does.
+    pub fn receive(
         self,
         is_over: IsOver,
-        hear: impl Fn(Patient) + Send + Sync + 'static,
+        receive: impl Fn(Patient) + Send + Sync + 'static,
         refuse: impl Fn() + Send + 'static,
     ) -> io::Result<JoinHandle<()>> {
-        let (hear, senders) = (Arc::new(hear), Arc::new(AtomicUsize::new(0)));
+        let (receive, senders) = (Arc::new(receive), Arc::new(AtomicUsize::new(0)));
         let accept = move || {
             while let Some(stream) = self.accept(&is_over) {
                 // Relaxed: a count and nothing else.
@@ -96,9 +96,9 @@ impl Socket {
                     refuse();
                     continue;
                 }
-                let (hear, own) = (Arc::clone(&hear), Arc::clone(&senders));
+                let (receive, own) = (Arc::clone(&receive), Arc::clone(&senders));
                 let started = thread::Builder::new().spawn(move || {
-                    hear(stream);
+                    receive(stream);
                     own.fetch_sub(1, Ordering::Relaxed);
                 });
                 if started.is_err() {
@@ -167,22 +167,23 @@ mod tests {
     /// Several senders are read at a time, one over the limit is disconnected, and the path is
     /// deleted at the end.
     #[test]
-    fn senders_are_heard() {
+    fn senders_are_received() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tap");
         let over = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&over);
         let is_over: IsOver = Arc::new(move || flag.load(Ordering::Relaxed));
-        let (said, heard) = channel();
+        let (said, received) = channel();
         let refused = said.clone();
         let socket = Socket::bind(path.clone()).unwrap();
-        let hear = move |mut sender: Patient| {
+        let receive = move |mut sender: Patient| {
             let mut byte = [0];
             while sender.read(&mut byte).is_ok_and(|count| count > 0) {
                 said.send(byte[0]).unwrap();
             }
         };
-        let acceptor = socket.hear(is_over, hear, move || refused.send(b'!').unwrap()).unwrap();
+        let acceptor =
+            socket.receive(is_over, receive, move || refused.send(b'!').unwrap()).unwrap();
         assert!(Socket::bind(path.clone()).unwrap_err().contains("another program"));
         // That attempt was a sender too; others can be accepted only after its thread has ended.
         let mut senders = Vec::new();
@@ -190,17 +191,17 @@ mod tests {
             let mut sender = UnixStream::connect(&path).unwrap();
             // A refused sender may be closed by now.
             let _ = sender.write_all(b"x");
-            if heard.recv().unwrap() == b'x' {
+            if received.recv().unwrap() == b'x' {
                 senders.push(sender);
             }
         }
         let _one_too_many = UnixStream::connect(&path).unwrap();
-        assert_eq!(heard.recv().unwrap(), b'!');
+        assert_eq!(received.recv().unwrap(), b'!');
         over.store(true, Ordering::Relaxed);
         acceptor.join().unwrap();
         assert!(!path.exists());
         // No wait for the silent senders: the last thread drops its end of the channel.
-        assert!(heard.recv().is_err());
+        assert!(received.recv().is_err());
     }
 
     /// A socket without a listener is replaced; a file is not.

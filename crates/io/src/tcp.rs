@@ -208,7 +208,7 @@ mod tests {
 
     /// If no program listens, the stream becomes writable and has an error.
     #[test]
-    fn refused_is_told() {
+    fn refused_is_reported() {
         let closed = listen("127.0.0.77:0".parse().unwrap(), &ListenOptions::default()).unwrap();
         let address = closed.local_addr().unwrap();
         drop(closed);

@@ -341,8 +341,8 @@ mod tests {
                             Step::Set { after_ms } => model.now_ms.saturating_add(after_ms),
                             _ => model.now_ms,
                         };
-                        let asked = if let Step::SetPast = step { deadline / 2 } else { deadline };
-                        match timers.set(asked, name) {
+                        let requested = if let Step::SetPast = step { deadline / 2 } else { deadline };
+                        match timers.set(requested, name) {
                             Ok(id) => {
                                 model.waiting.insert((deadline, name), id);
                             }

@@ -37,7 +37,7 @@ const PORT_TRIES: usize = 64;
 pub struct UdpSocket {
     socket: std::net::UdpSocket,
     /// Whether the kernel reports the destination of each message.
-    tells_local: bool,
+    reports_local: bool,
 }
 
 /// The source and destination of a message; a response is sent along it.
@@ -64,11 +64,11 @@ impl UdpSocket {
     pub fn bind(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
         let socket = open(&address, libc::SOCK_DGRAM)?;
         options.sharing.before_bind(&socket)?;
-        let tells_local = address.ip().is_unspecified();
-        options::apply(&socket, address.is_ipv4(), tells_local, options)?;
+        let reports_local = address.ip().is_unspecified();
+        options::apply(&socket, address.is_ipv4(), reports_local, options)?;
         bind(&socket, &address)?;
         options.sharing.after_bind(&socket)?;
-        Ok(UdpSocket { socket: socket.into(), tells_local })
+        Ok(UdpSocket { socket: socket.into(), reports_local })
     }
 
     /// An inherited bound socket (socket activation). Fails with `InvalidInput` for any other
@@ -78,9 +78,9 @@ impl UdpSocket {
         let socket = std::net::UdpSocket::from(fd);
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
-        let tells_local = address.ip().is_unspecified();
-        options::apply(&socket, address.is_ipv4(), tells_local, options)?;
-        Ok(UdpSocket { socket, tells_local })
+        let reports_local = address.ip().is_unspecified();
+        options::apply(&socket, address.is_ipv4(), reports_local, options)?;
+        Ok(UdpSocket { socket, reports_local })
     }
 
     /// A socket that exchanges messages with `peer` only, from a port of `ports` drawn at random
@@ -119,7 +119,7 @@ impl UdpSocket {
         }
         let socket = std::net::UdpSocket::from(socket);
         socket.connect(peer)?;
-        Ok(UdpSocket { socket, tells_local: false })
+        Ok(UdpSocket { socket, reports_local: false })
     }
 
     /// Our address.

@@ -79,14 +79,14 @@ impl Worker {
     /// Applies the inserts of a batch, then responds to every request with its key's present value.
     fn work(&mut self, reader: &mut Reader) -> Result<(), AnyError> {
         let Worker { socket, writer, requests, answer } = self;
-        let asked: Vec<_> = requests
+        let batch: Vec<_> = requests
             .iter()
             .filter_map(|request| {
                 let (number, key, value) = request.parts()?;
                 Some((request.from, number, key, value))
             })
             .collect();
-        for (_, _, key, value) in asked.iter().filter(|asked| !asked.3.is_empty()) {
+        for (_, _, key, value) in batch.iter().filter(|item| !item.3.is_empty()) {
             if let Err(error) = writer.insert(key, value, Ttl::seconds(300), NOW) {
                 // A reader is behind. The client will ask again, and get the response that nothing
                 // was stored.
@@ -98,10 +98,10 @@ impl Worker {
             Err(error) => return Err(error.into()),
         }
         reader.sync();
-        let keys: Vec<_> = asked.iter().map(|asked| asked.2).collect();
+        let keys: Vec<_> = batch.iter().map(|item| item.2).collect();
         let mut failed = Ok(());
         reader.get_many(&keys, NOW, |i, entry| {
-            let (from, number, ..) = asked[i];
+            let (from, number, ..) = batch[i];
             answer.clear();
             answer.extend_from_slice(number);
             answer.extend_from_slice(entry.as_deref().unwrap_or_default());
@@ -130,7 +130,7 @@ fn run(cache: &Cache, socket: UdpSocket, stop: &AtomicBool) -> Result<(), AnyErr
 }
 
 /// Sends a request, and again if no response comes: datagrams may be lost.
-fn ask(
+fn request(
     socket: &UdpSocket,
     server: SocketAddr,
     number: u32,
@@ -156,7 +156,7 @@ fn check(servers: &[SocketAddr]) -> Result<u32, AnyError> {
     let mut number = 0;
     let mut expect = |server: SocketAddr, key: &[u8], value: &[u8], expected: &[u8]| {
         number += 1;
-        let answer = ask(&socket, server, number, key, value)?;
+        let answer = request(&socket, server, number, key, value)?;
         assert_eq!(answer, expected, "the answer to request {number}");
         Ok::<_, AnyError>(())
     };

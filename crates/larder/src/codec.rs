@@ -373,7 +373,7 @@ mod tests {
     proptest! {
         /// Different tuples have different bytes, nested ones too, wherever the parts are split.
         #[test]
-        fn tuples_are_told_apart(
+        fn tuples_are_distinguished(
             a in prop::collection::vec(0u8..2, 0..4), b in prop::collection::vec(0u8..2, 0..4),
             c in prop::collection::vec(0u8..2, 0..4), d in prop::collection::vec(0u8..2, 0..4),
         ) {
@@ -408,7 +408,7 @@ mod tests {
 
     /// Keys with lengths around the limits of each form have different engine keys.
     #[test]
-    fn lengths_are_told_apart() {
+    fn lengths_are_distinguished() {
         let mut seen = HashMap::new();
         for len in (0..700).chain([5_000, 70_000]) {
             let key = vec![0; len];

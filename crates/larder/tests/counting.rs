@@ -60,8 +60,8 @@ fn look_ups_write_nothing_shared() {
             assert_eq!((done, hits), (NOTHING, 5 * 200 + 200), "{index_mode:?}, {shards} shards");
             // The first sync reports reads, under each shard's lock; the next has none to report.
             let synced = count(|| _ = reader.sync());
-            let is_told = cache.stats().unwrap().reported > 0;
-            assert_eq!((synced.read_modify_writes > 0, is_told), (has_reports, has_reports));
+            let is_reported = cache.stats().unwrap().reported > 0;
+            assert_eq!((synced.read_modify_writes > 0, is_reported), (has_reports, has_reports));
             let synced = count(|| _ = reader.sync());
             assert!(synced.read_modify_writes == 0 && synced.stores >= shards as u64, "{synced:?}");
             let entry = reader.get(&keys[0], NOW).unwrap();

@@ -225,15 +225,15 @@ fn many_writers() {
 /// Every evicted entry is reported once, with its value and the right cause, and no entry that was
 /// removed or replaced. Reported and remaining entries are all that was inserted.
 #[test]
-fn listener_hears_all() {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let hearing = heard.clone();
+fn listener_receives_all() {
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let receiving = received.clone();
     let cache = Cache::builder()
         .budget(400_000)
         .stale(Seconds(2))
         .on_evicted(move |evicted| {
             assert!(evicted.value.iter().all(|&byte| byte == evicted.key[7]));
-            hearing.lock().unwrap().push((evicted.key.to_vec(), evicted.cause));
+            receiving.lock().unwrap().push((evicted.key.to_vec(), evicted.cause));
         })
         .build()
         .unwrap();
@@ -254,15 +254,15 @@ fn listener_hears_all() {
     }
     writer.flush().unwrap();
     let stats = cache.stats().unwrap();
-    let heard = heard.lock().unwrap();
-    let expired = heard.iter().filter(|(_, cause)| *cause == Cause::Expired).count() as u64;
-    assert_eq!((heard.len() as u64, expired), (stats.evicted, stats.evicted_expired));
-    assert_eq!(heard.len() as u64 + stats.removed + stats.entries, total);
+    let received = received.lock().unwrap();
+    let expired = received.iter().filter(|(_, cause)| *cause == Cause::Expired).count() as u64;
+    assert_eq!((received.len() as u64, expired), (stats.evicted, stats.evicted_expired));
+    assert_eq!(received.len() as u64 + stats.removed + stats.entries, total);
     assert!(expired > 2_000, "{expired}");
-    let mut keys: Vec<_> = heard.iter().map(|(key, _)| key).collect();
+    let mut keys: Vec<_> = received.iter().map(|(key, _)| key).collect();
     keys.sort_unstable();
     keys.dedup();
-    assert_eq!(keys.len(), heard.len(), "none twice");
+    assert_eq!(keys.len(), received.len(), "none twice");
     cache.validate().unwrap();
 }
 
@@ -317,14 +317,14 @@ fn panicking_listener() {
 /// are scarce and an insert has to evict before it can begin.
 #[test]
 fn panics_of_a_listener_lose_nothing() {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let hearing = heard.clone();
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let receiving = received.clone();
     let cache = Cache::builder()
         .budget(300_000)
         .shards(1)
         .readers_max(1)
         .on_evicted(move |evicted| {
-            hearing.lock().unwrap().push(evicted.key.to_vec());
+            receiving.lock().unwrap().push(evicted.key.to_vec());
             if evicted.key[7] % 3 == 0 {
                 resume_unwind(Box::new(()));
             }
@@ -353,11 +353,11 @@ fn panics_of_a_listener_lose_nothing() {
     let used: u64 = stats.classes.iter().map(|class| u64::from(class.slots_used)).sum();
     assert_eq!((used, stats.limbo_slots), (stats.entries, 0), "no slot is lost");
     assert_eq!(stats.evicted + stats.entries, total, "every insert was done");
-    let mut heard = std::mem::take(&mut *heard.lock().unwrap());
-    assert_eq!(heard.len() as u64, stats.evicted, "every entry was reported");
-    heard.sort_unstable();
-    heard.dedup();
-    assert_eq!(heard.len() as u64, stats.evicted, "and once");
+    let mut received = std::mem::take(&mut *received.lock().unwrap());
+    assert_eq!(received.len() as u64, stats.evicted, "every entry was reported");
+    received.sort_unstable();
+    received.dedup();
+    assert_eq!(received.len() as u64, stats.evicted, "and once");
 }
 
 /// A listener that inserts evicted entries into the same cache again, by its own writer and by an

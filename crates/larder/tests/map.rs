@@ -152,27 +152,27 @@ fn sleepers_hold_nobody_up() {
 /// others, and a thread that is notified of another's write reads it, every time. Invariant 2 of
 /// `reader_pool`.
 #[test]
-fn what_is_told_is_read() {
+fn what_is_reported_is_read() {
     let map: Map<u64, u64> =
         Map::build(Cache::builder().budget(4 << 20).readers_max(2), Clock::manual(Seconds(1)))
             .unwrap();
     for round in 0..8 {
-        let (tell, told) = mpsc::sync_channel::<u64>(8);
+        let (sender, written) = mpsc::sync_channel::<u64>(8);
         let writers: Vec<_> = (0..3u64)
             .map(|writer| {
-                let (map, tell) = (map.clone(), tell.clone());
+                let (map, sender) = (map.clone(), sender.clone());
                 std::thread::spawn(move || {
                     for step in 0..200 {
                         let key = writer << 32 | step;
                         map.insert(&key, key ^ round).unwrap();
                         assert_eq!(map.get(&key), Some(key ^ round), "a writer reads its own");
-                        tell.send(key).unwrap();
+                        sender.send(key).unwrap();
                     }
                 })
             })
             .collect();
-        drop(tell);
-        for key in told {
+        drop(sender);
+        for key in written {
             assert_eq!(map.get(&key), Some(key ^ round), "a reader reads what it was notified of");
         }
         writers.into_iter().for_each(|writer| writer.join().unwrap());
@@ -400,10 +400,10 @@ fn reads_keep_entries() {
             let stats = map.cache().stats().unwrap();
             assert!(stats.evicted > 10_000, "{policy:?}");
             let again = stats.inserted - 30_000 - 200;
-            let is_told = policy != Policy::Fifo;
+            let is_reported = policy != Policy::Fifo;
             assert_eq!(
                 (stats.reported > 1_000, again < 100),
-                (is_told, is_told),
+                (is_reported, is_reported),
                 "{policy:?}: {again}"
             );
         }

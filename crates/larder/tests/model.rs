@@ -36,13 +36,13 @@ const PERIODIC: SyncMode = SyncMode::Periodic(Ticks::ms(10));
 fn compare(run: &Run) {
     let run = &Run { seed: run.seed + seed_added(), ..*run };
     let left = Arc::new(Mutex::new(Vec::new()));
-    let heard = left.clone();
+    let received = left.clone();
     let cache = Cache::builder()
         .budget(run.budget)
         .readers_max(run.readers)
         .policy(run.policy)
         .on_evicted(move |gone| {
-            heard.lock().unwrap().push((gone.key.to_vec(), gone.value.to_vec(), gone.cause));
+            received.lock().unwrap().push((gone.key.to_vec(), gone.value.to_vec(), gone.cause));
         })
         .seed(run.seed ^ 1)
         .shards(run.shards)

@@ -129,13 +129,13 @@ impl<T> std::ops::DerefMut for Region<T> {
 fn map_zeroed(bytes: usize) -> io::Result<NonNull<u8>> {
     let huge = bytes >= 2 * HUGE_BYTES;
     let slack = if huge { HUGE_BYTES } else { 0 };
-    let asked = bytes.checked_add(slack).ok_or(io::ErrorKind::OutOfMemory)?;
+    let requested = bytes.checked_add(slack).ok_or(io::ErrorKind::OutOfMemory)?;
     // SAFETY: an anonymous private mapping at an address of the kernel's choice touches nothing
     // that exists.
     let start = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
-            asked,
+            requested,
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
             -1,
@@ -147,7 +147,7 @@ fn map_zeroed(bytes: usize) -> io::Result<NonNull<u8>> {
     }
     let start = start.cast::<u8>();
     let skip = if huge { start.align_offset(HUGE_BYTES).min(slack) } else { 0 };
-    // SAFETY: `skip <= slack`, so `base .. base + bytes` lies inside the `asked` bytes just mapped.
+    // SAFETY: `skip <= slack`, so `base .. base + bytes` lies inside the `requested` bytes just mapped.
     let base = unsafe { start.add(skip) };
     if huge {
         // SAFETY: the head and the tail that are cut off are inside our own new mapping, which no
@@ -156,7 +156,7 @@ fn map_zeroed(bytes: usize) -> io::Result<NonNull<u8>> {
         unsafe {
             unmap(start, skip);
             let end = page_round_up(skip + bytes);
-            unmap(start.add(end), page_round_up(asked).saturating_sub(end));
+            unmap(start.add(end), page_round_up(requested).saturating_sub(end));
             // Advice: a kernel without huge pages refuses, which is fine.
             let _ = libc::madvise(base.cast(), bytes, libc::MADV_HUGEPAGE);
         }

@@ -321,8 +321,8 @@ fn proves(test: &str, scenario: fn(ObjectFault), faults: &[(ObjectFault, &str)])
         child.args(["--exact", test, "--nocapture"]).env(MUTANT, format!("{fault:?}"));
         let output = child.output().unwrap();
         assert!(!output.status.success(), "{fault:?} went unnoticed");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(told.contains(reason), "{fault:?}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains(reason), "{fault:?}: {stderr}");
     }
 }
 

@@ -407,7 +407,7 @@ fn transit_is_shared() {
 /// A reader in transit that begins far into the body does not wait for itself: what it skips passes
 /// through. When it is dropped, the filler gets a notice.
 #[test]
-fn transit_skips_and_tells_the_filler() {
+fn transit_skips_and_notifies_the_filler() {
     let window = 64 << 10;
     let (store, inbox) = store(CHUNK);
     let mut filler = store.create(transit(window));
@@ -497,7 +497,7 @@ fn memory_in_a_socket_is_not_written() {
 /// which gets a notice.
 #[test]
 #[cfg(all(target_os = "linux", not(miri)))]
-fn damage_is_told_to_the_filler() {
+fn damage_is_reported_to_the_filler() {
     use std::os::unix::fs::FileExt;
 
     let sum =

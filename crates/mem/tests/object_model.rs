@@ -132,18 +132,18 @@ impl World {
     /// New notices came only for readers that waited. Fillers that waited for memory got it in the
     /// order in which they began to wait, and got a notice. Other Room notices are of windows,
     /// which wait for their own readers.
-    fn hear(&mut self) {
+    fn receive(&mut self) {
         let notices = std::mem::take(&mut *self.inbox.notices());
         let mut rooms = Vec::new();
         for notice in notices {
             match notice.news {
                 News::More => {
-                    let asked = |reading: &&mut Reading| {
+                    let requested = |reading: &&mut Reading| {
                         reading.waits
                             && reading.loop_number == notice.loop_number
                             && self.bodies[reading.body].id == notice.object
                     };
-                    let reading = self.readers.iter_mut().find(asked);
+                    let reading = self.readers.iter_mut().find(requested);
                     // Or it was dropped since.
                     if let Some(reading) = reading {
                         reading.waits = false;
@@ -198,7 +198,7 @@ impl World {
                 }
             }
         }
-        self.hear();
+        self.receive();
         let held: u64 = self.held.iter().map(|held| held.lease.len() as u64).sum();
         assert_eq!(self.store.stats().leased_bytes, held);
         self.store.validate().unwrap();
@@ -234,11 +234,11 @@ impl World {
         let end = body.data.len() + bytes as usize;
         while body.data.len() < end {
             let waiting = self.store.stats().waiting_fillers;
-            let told = self.inbox.notices().len();
-            let asked = end - body.data.len();
-            match filler.room(asked) {
+            let reported = self.inbox.notices().len();
+            let requested = end - body.data.len();
+            match filler.room(requested) {
                 Room::Memory(data) => {
-                    assert!(!data.is_empty() && data.len() <= asked);
+                    assert!(!data.is_empty() && data.len() <= requested);
                     // Not all of it, now and then.
                     let len = data.len().div_ceil(1 + bytes as usize % 2);
                     for place in &mut data[..len] {
@@ -251,7 +251,7 @@ impl World {
                 Room::Later => {
                     // A window returns what was read of it before it waits, which may serve others.
                     let news = self.inbox.notices();
-                    let rooms = news[told..].iter().filter(|notice| notice.news == News::Room);
+                    let rooms = news[reported..].iter().filter(|notice| notice.news == News::Room);
                     let served = rooms.zip(&self.queue).take_while(|(a, b)| a.object == **b);
                     if self.store.stats().waiting_fillers + served.count() as u64 > waiting {
                         self.queue.push_back(body.id);
@@ -277,7 +277,7 @@ impl World {
         }
         assert_eq!(filler.object().published(), self.bodies[*body].published as u64);
         let body = *body;
-        self.hear();
+        self.receive();
         if now && grown {
             self.nobody_waits(body);
         }
@@ -317,7 +317,7 @@ impl World {
         if body.window.is_none() {
             assert_eq!(object.bytes_held(), body.data.len().next_multiple_of(UNIT_BYTES) as u64);
         }
-        self.hear();
+        self.receive();
         self.nobody_waits(number);
     }
 

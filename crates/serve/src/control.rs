@@ -43,7 +43,7 @@ pub enum Answer {
     Later(Job),
     /// A thread handles it and reads the lines after the request, which is the last of its
     /// connection.
-    Hears(Job),
+    Receives(Job),
 }
 
 impl fmt::Debug for Answer {
@@ -51,7 +51,7 @@ impl fmt::Debug for Answer {
         match self {
             Answer::Now(result) => f.debug_tuple("Now").field(result).finish(),
             Answer::Later(_) => f.write_str("Later"),
-            Answer::Hears(_) => f.write_str("Hears"),
+            Answer::Receives(_) => f.write_str("Receives"),
         }
     }
 }
@@ -71,7 +71,7 @@ impl Answer {
 /// Handles the requests of clients.
 pub trait Service {
     /// Handles one request. It must not wait: a long request returns [`Answer::Later`].
-    fn ask(&mut self, line: &[u8]) -> Answer;
+    fn request(&mut self, line: &[u8]) -> Answer;
 }
 
 /// The beginning of the last line of every response, and of no other line.

@@ -135,8 +135,8 @@ mod tests {
             let share = f64::from(percent) / 100.0;
             values.sort_unstable();
             let at = place(share, values.len() as u64);
-            let (exact, told) = (values[at as usize], all.percentile(share));
-            prop_assert!(told >= exact && told - exact <= exact / 32, "{exact} {told}");
+            let (exact, reported) = (values[at as usize], all.percentile(share));
+            prop_assert!(reported >= exact && reported - exact <= exact / 32, "{exact} {reported}");
             prop_assert!(all.at(at).0 <= exact);
             prop_assert_eq!((all.count(), all.max()), (values.len() as u64, values[values.len() - 1]));
         }

@@ -88,7 +88,7 @@ impl<F: FnOnce() -> String> Respond for Metrics<F> {
         }
         // A response to HEAD may leave out the length as well (RFC 9110, section 8.6).
         if request.is_head {
-            return response(200, Body::Untold);
+            return response(200, Body::UnknownLength);
         }
         let text = self.0.take().map(|text| text()).unwrap_or_default();
         response(200, Body::Bytes(Cow::Owned(text.into_bytes())))
@@ -158,7 +158,7 @@ mod tests {
     }
 
     /// The bytes that a client receives after it has sent `pieces` one after the other.
-    fn ask(pieces: &[&[u8]]) -> String {
+    fn exchange(pieces: &[&[u8]]) -> String {
         let (mut endpoint, poller) = open(Limits::default());
         let mut client = TcpStream::connect(endpoint.address().unwrap()).unwrap();
         turn(&mut endpoint, &poller, 0, |endpoint| count(endpoint) == 1);
@@ -183,7 +183,7 @@ mod tests {
             &[b"GET /metrics?x=1 HTTP/1.0\r\n\r\n"],
             &[b"GET /metr", b"ics HTTP/1.1\r\nHost: a\r", b"\n\r\n"],
         ] {
-            let text = ask(pieces);
+            let text = exchange(pieces);
             let (head, body) = text.split_once("\r\n\r\n").unwrap();
             assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
             assert!(head.contains("Content-Length: 1500\r\n"), "{head}");
@@ -193,7 +193,7 @@ mod tests {
 
     /// Any other request gets the status that HTTP has for it.
     #[test]
-    fn others_are_told() {
+    fn others_are_reported() {
         let long = [b"GET /metrics HTTP/1.1\r\nA: ", &[b'a'; 8 << 10][..]].concat();
         let many = [b"GET / HTTP/1.1\r\n", &b"A: b\r\n".repeat(70)[..], b"\r\n"].concat();
         for (request, status) in [
@@ -203,7 +203,7 @@ mod tests {
             (b"\x16\x03\x01\r\n\r\n", "400 "),
             (&many, "431 "),
         ] {
-            let text = ask(&[request]);
+            let text = exchange(&[request]);
             assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{text}");
             assert_eq!(text.ends_with("\r\n\r\n"), status != "404 ", "{text}");
         }

@@ -108,42 +108,42 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    fn heard(manager: &UnixDatagram) -> String {
+    fn received(manager: &UnixDatagram) -> String {
         let mut message = [0; 200];
         let count = manager.recv(&mut message).unwrap();
         String::from_utf8(message[..count].to_vec()).unwrap()
     }
 
-    fn tell_all(notifier: &Notifier, manager: &UnixDatagram) {
+    fn notify_all(notifier: &Notifier, manager: &UnixDatagram) {
         notifier.ready("answers on 2 cores\nMAINPID=1").unwrap();
-        assert_eq!(heard(manager), "READY=1\nSTATUS=answers on 2 cores");
+        assert_eq!(received(manager), "READY=1\nSTATUS=answers on 2 cores");
         notifier.status("").unwrap();
-        assert_eq!(heard(manager), "STATUS=");
+        assert_eq!(received(manager), "STATUS=");
         notifier.alive().unwrap();
-        assert_eq!(heard(manager), "WATCHDOG=1");
+        assert_eq!(received(manager), "WATCHDOG=1");
         let clock = || {
             notifier.reloading().unwrap();
-            let message = heard(manager);
+            let message = received(manager);
             let us = message.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
             us.parse::<u64>().unwrap()
         };
         let first = clock();
         assert!(first > 0 && clock() >= first);
         notifier.stopping().unwrap();
-        assert_eq!(heard(manager), "STOPPING=1");
+        assert_eq!(received(manager), "STOPPING=1");
     }
 
     /// A manager receives each message, at a path and at a name without a file.
     #[test]
-    fn managers_hear() {
+    fn managers_receive() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let manager = UnixDatagram::bind(&path).unwrap();
-        tell_all(&Notifier::new(path.as_os_str(), None).unwrap(), &manager);
+        notify_all(&Notifier::new(path.as_os_str(), None).unwrap(), &manager);
         let name = format!("larder-test-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(name.as_bytes()).unwrap();
         let manager = UnixDatagram::bind_addr(&address).unwrap();
-        tell_all(&Notifier::new(OsStr::new(&format!("@{name}")), Some(7)).unwrap(), &manager);
+        notify_all(&Notifier::new(OsStr::new(&format!("@{name}")), Some(7)).unwrap(), &manager);
     }
 
     /// A manager that has ended, or does not read, gives an error and delays nothing.

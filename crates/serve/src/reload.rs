@@ -79,7 +79,7 @@ impl From<Reloaded> for Fields {
 pub type Outcome = Result<Reloaded, String>;
 
 /// Receives the outcome, on the thread of the reload.
-pub type Told = Box<dyn FnOnce(&Outcome) + Send>;
+pub type Report = Box<dyn FnOnce(&Outcome) + Send>;
 
 /// Reads everything again and puts it in force; it may take long.
 type Act = dyn Fn() -> Outcome + Send + Sync;
@@ -95,7 +95,7 @@ pub struct Reload {
 #[derive(Default)]
 struct Work {
     is_running: bool,
-    waiting: Vec<Told>,
+    waiting: Vec<Report>,
 }
 
 impl Reload {
@@ -106,12 +106,12 @@ impl Reload {
 
     /// Begins a reload, and returns. It fails if no thread can be started, or too many requests
     /// wait.
-    pub fn start(&self, told: Told) -> io::Result<()> {
+    pub fn start(&self, report: Report) -> io::Result<()> {
         let mut work = self.lock();
         if work.waiting.len() >= WAITING_MAX {
             return Err(io::Error::new(io::ErrorKind::WouldBlock, "too many wait for a reload"));
         }
-        work.waiting.push(told);
+        work.waiting.push(report);
         if work.is_running {
             return Ok(());
         }
@@ -129,14 +129,14 @@ impl Reload {
     pub fn answer(&self) -> Answer {
         let reload = self.clone();
         Answer::Later(Box::new(move |_| {
-            let (tell, told) = mpsc::channel();
-            let tell = move |outcome: &Outcome| {
+            let (sender, received) = mpsc::channel();
+            let sender = move |outcome: &Outcome| {
                 // The client may have disconnected by then.
-                let _ = tell.send(outcome.clone());
+                let _ = sender.send(outcome.clone());
             };
-            reload.start(Box::new(tell)).map_err(|error| format!("{error}; ask again"))?;
+            reload.start(Box::new(sender)).map_err(|error| format!("{error}; ask again"))?;
             let ended = "the reload failed by a bug; see the log of errors";
-            told.recv().map_err(|_| ended.to_owned())?.map(Fields::from)
+            received.recv().map_err(|_| ended.to_owned())?.map(Fields::from)
         }))
     }
 
@@ -146,7 +146,7 @@ impl Reload {
         loop {
             let waiting = std::mem::take(&mut self.lock().waiting);
             let outcome = (self.act)();
-            waiting.into_iter().for_each(|told| told(&outcome));
+            waiting.into_iter().for_each(|report| report(&outcome));
             let mut work = self.lock();
             if work.waiting.is_empty() {
                 work.is_running = false;
@@ -190,7 +190,7 @@ mod tests {
     /// Each request gets an outcome, however many come while one reload runs. None of them gets the
     /// outcome of a reload that had begun before. Invariant 1.
     #[test]
-    fn each_request_is_told() {
+    fn each_request_is_reported() {
         let (begins, begun) = mpsc::channel();
         let (go, may_go) = mpsc::channel::<()>();
         let (may_go, count) = (Mutex::new(may_go), Arc::new(AtomicUsize::new(0)));
@@ -202,25 +202,25 @@ mod tests {
             let changes = Changes { changed: vec![name], ..Changes::default() };
             Ok(Reloaded { changes, parts: vec![("policy", "2 blocked".to_owned())] })
         });
-        let (tell, told) = mpsc::channel();
-        let ask = || {
-            let tell = tell.clone();
+        let (sender, received) = mpsc::channel();
+        let request = || {
+            let sender = sender.clone();
             reload.start(Box::new(move |outcome: &Outcome| {
                 let Reloaded { changes, parts } = outcome.clone().unwrap();
                 assert_eq!(parts, [("policy", "2 blocked".to_owned())]);
-                tell.send(changes.changed).unwrap();
+                sender.send(changes.changed).unwrap();
             }))
         };
-        ask().unwrap();
+        request().unwrap();
         begun.recv().unwrap();
-        (0..WAITING_MAX).for_each(|_| ask().unwrap());
-        assert_eq!(ask().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        (0..WAITING_MAX).for_each(|_| request().unwrap());
+        assert_eq!(request().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         go.send(()).unwrap();
-        assert_eq!(told.recv().unwrap(), ["0"]);
+        assert_eq!(received.recv().unwrap(), ["0"]);
         begun.recv().unwrap();
         go.send(()).unwrap();
         for _ in 0..WAITING_MAX {
-            assert_eq!(told.recv().unwrap(), ["1"]);
+            assert_eq!(received.recv().unwrap(), ["1"]);
         }
         assert_eq!(count.load(Ordering::Relaxed), 2);
     }
@@ -233,19 +233,19 @@ mod tests {
             0 => panic!("a reload that fails"),
             _ => Err("no such file".to_owned()),
         });
-        let ask = || {
-            let (tell, told) = mpsc::channel();
+        let request = || {
+            let (sender, received) = mpsc::channel();
             let start = reload.start(Box::new(move |outcome: &Outcome| {
-                tell.send(outcome.clone()).unwrap();
+                sender.send(outcome.clone()).unwrap();
             }));
             start.unwrap();
-            told.recv()
+            received.recv()
         };
-        assert!(ask().is_err(), "nobody is told");
+        assert!(request().is_err(), "nobody is told");
         while reload.lock().is_running {
             thread::yield_now();
         }
-        assert_eq!(ask(), Ok(Err("no such file".to_owned())));
+        assert_eq!(request(), Ok(Err("no such file".to_owned())));
     }
 
     /// The log has the names of settings, and the word `none` where there are none.

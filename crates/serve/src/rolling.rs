@@ -373,13 +373,13 @@ impl Rolling {
 
     /// Writes to the file and returns the bytes written. After a failure the file keeps only whole
     /// lines if `lines` is set, and otherwise nothing of `bytes`.
-    fn put(&mut self, octets: &[u8], lines: bool) -> (usize, io::Result<()>) {
+    fn put(&mut self, bytes: &[u8], lines: bool) -> (usize, io::Result<()>) {
         let mut written = 0;
         let result = loop {
-            if written == octets.len() {
+            if written == bytes.len() {
                 break Ok(());
             }
-            match self.write_some(&octets[written..]) {
+            match self.write_some(&bytes[written..]) {
                 Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => written += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -388,7 +388,7 @@ impl Rolling {
         };
         let mut keep = written;
         if result.is_err() {
-            let last = octets[..written].iter().rposition(|byte| *byte == b'\n');
+            let last = bytes[..written].iter().rposition(|byte| *byte == b'\n');
             keep = if lines { last.map_or(0, |at| at + 1) } else { 0 };
         }
         if let Some(current) = &mut self.current {
@@ -405,18 +405,18 @@ impl Rolling {
     }
 
     /// One system call.
-    fn write_some(&mut self, octets: &[u8]) -> io::Result<usize> {
+    fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(current) = &mut self.current else { return Err(io::ErrorKind::NotFound.into()) };
         #[cfg(test)]
         if let Some(room) = &mut self.room_bytes {
-            let fits = octets.len().min(usize::try_from(*room).unwrap_or(usize::MAX));
+            let fits = bytes.len().min(usize::try_from(*room).unwrap_or(usize::MAX));
             if fits == 0 {
                 return Err(io::ErrorKind::StorageFull.into());
             }
             *room -= fits as u64;
-            return current.file.write_all(&octets[..fits]).map(|()| fits);
+            return current.file.write_all(&bytes[..fits]).map(|()| fits);
         }
-        current.file.write(octets)
+        current.file.write(bytes)
     }
 
     /// Writes the buffer.

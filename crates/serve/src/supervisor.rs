@@ -76,7 +76,7 @@ pub trait Server: Duties {
     fn reopen(&mut self);
 
     /// True if a client of the control socket requested the end.
-    fn is_stop_asked(&self) -> bool;
+    fn is_stop_requested(&self) -> bool;
 
     /// Milliseconds until [`Server::tick`] has something to do, if less than [`TICK_MS`].
     fn wait_ms(&self, _now_ms: u64) -> Option<u64> {
@@ -114,7 +114,7 @@ pub struct Supervisor {
     waker: Arc<Waker>,
     signals: Signals,
     stop_rule: StopRule,
-    is_stop_asked: bool,
+    is_stop_requested: bool,
     is_forced: bool,
     phase: Phase,
     ended: Ended,
@@ -141,7 +141,7 @@ impl Supervisor {
             waker,
             signals,
             stop_rule: StopRule::default(),
-            is_stop_asked: false,
+            is_stop_requested: false,
             is_forced: false,
             phase: Phase::Serves,
             ended: Ended::Well,
@@ -214,7 +214,7 @@ impl Supervisor {
                 signal => {
                     let is_interrupt = signal == Signal::Interrupt;
                     match self.stop_rule.signal(is_interrupt, Instant::now()) {
-                        StopStep::Stop => self.is_stop_asked = true,
+                        StopStep::Stop => self.is_stop_requested = true,
                         StopStep::Ignore => {}
                         StopStep::Force => self.is_forced = true,
                     }
@@ -230,12 +230,12 @@ impl Supervisor {
         server.reopen();
         self.console.reloading();
         let (say, waker) = (self.outcomes.0.clone(), self.waker.clone());
-        let told = move |outcome: &Outcome| {
+        let report = move |outcome: &Outcome| {
             // The server may have ended.
             let _ = say.send(outcome.clone());
             wake(&waker);
         };
-        if let Err(error) = server.reload().start(Box::new(told)) {
+        if let Err(error) = server.reload().start(Box::new(report)) {
             let hint = "send the signal again";
             self.log.error("reload failed").text("error", error).text("hint", hint);
         }
@@ -257,7 +257,7 @@ impl Supervisor {
     ) -> io::Result<()> {
         let has_failed = workers.ended() > 0;
         if self.phase == Phase::Serves
-            && (self.is_stop_asked || server.is_stop_asked() || has_failed)
+            && (self.is_stop_requested || server.is_stop_requested() || has_failed)
         {
             self.console.stopping();
             self.log.info("draining");
@@ -302,13 +302,13 @@ mod tests {
     struct Noting {
         start: Instant,
         reload: Reload,
-        is_stop_asked: bool,
+        is_stop_requested: bool,
         drains: Vec<bool>,
         finishes: Vec<Ended>,
     }
 
     impl Service for Noting {
-        fn ask(&mut self, _: &[u8]) -> Answer {
+        fn request(&mut self, _: &[u8]) -> Answer {
             Answer::done()
         }
     }
@@ -332,8 +332,8 @@ mod tests {
 
         fn reopen(&mut self) {}
 
-        fn is_stop_asked(&self) -> bool {
-            self.is_stop_asked
+        fn is_stop_requested(&self) -> bool {
+            self.is_stop_requested
         }
 
         fn tick(&mut self, _: &Poller, _: u64) {}
@@ -353,7 +353,7 @@ mod tests {
     /// Runs workers that do `work` with the lifecycle, under a supervisor. Returns how that ended,
     /// its warnings, and the server's record.
     fn supervised(
-        is_stop_asked: bool,
+        is_stop_requested: bool,
         work: &[fn(&Lifecycle) -> io::Result<()>],
     ) -> (io::Result<Ended>, Vec<String>, Noting) {
         let signals = Signals::block().unwrap();
@@ -370,7 +370,7 @@ mod tests {
         let mut server = Noting {
             start: Instant::now(),
             reload: Reload::new(|| Err("not asked for".to_owned())),
-            is_stop_asked,
+            is_stop_requested,
             drains: Vec::new(),
             finishes: Vec::new(),
         };

@@ -266,7 +266,7 @@ mod tests {
 
     fn matches(flags: &[&str]) -> ArgMatches {
         let line = ["larder", "annotate"].iter().chain(flags);
-        PROGRAM.asked(line).expect("sound flags").matches
+        PROGRAM.parse(line).expect("sound flags").matches
     }
 
     fn none(_: &str) -> Option<OsString> {

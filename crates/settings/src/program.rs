@@ -17,7 +17,7 @@ use crate::terminal::{print, say, speak_as};
 
 /// A parsed command line.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct Invocation {
     /// The program.
     pub program: &'static Program,
     /// Its command.
@@ -28,10 +28,10 @@ pub struct Asked {
 
 impl Program {
     /// Parses the process's command line, calls `run`, and prints why it failed.
-    pub fn main(&'static self, run: impl FnOnce(&Asked) -> Outcome) -> ExitCode {
+    pub fn main(&'static self, run: impl FnOnce(&Invocation) -> Outcome) -> ExitCode {
         speak_as(self.name);
-        let outcome = match self.asked(std::env::args_os()) {
-            Ok(asked) => run(&asked),
+        let outcome = match self.parse(std::env::args_os()) {
+            Ok(invocation) => run(&invocation),
             Err(error) => match self.moved_to(&error) {
                 Some(failure) => Err(failure),
                 None => say_usage(&error),
@@ -48,14 +48,14 @@ impl Program {
     }
 
     /// Reads a command line, the program's name first.
-    pub fn asked(
+    pub fn parse(
         &'static self,
         line: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-    ) -> Result<Asked, clap::Error> {
+    ) -> Result<Invocation, clap::Error> {
         let matches = args::clap(self).try_get_matches_from(line)?;
         let (command, matches) =
             args::chosen(self, &matches).expect("clap refuses a line without a command");
-        Ok(Asked { program: self, command, matches })
+        Ok(Invocation { program: self, command, matches })
     }
 }
 
@@ -76,7 +76,7 @@ impl Program {
     }
 }
 
-impl Asked {
+impl Invocation {
     /// The settings of the command by all layers.
     pub fn settings(&self) -> Result<Resolved, Failure> {
         self.resolve(self.file()?.as_ref())

@@ -7,19 +7,19 @@ use std::fmt::Write as _;
 
 use crate::exit::Failure;
 use crate::layers::{self, Environment, File, Layer};
-use crate::program::Asked;
+use crate::program::Invocation;
 use crate::table::{Command, Program, Reach, Setting};
 use crate::value::{Kind, Value};
 
 /// Every lasting setting with its value and the layer that gave it, as a TOML file.
 pub fn values(
-    asked: &Asked,
+    invocation: &Invocation,
     file: Option<&File>,
     environment: Environment<'_>,
 ) -> Result<String, Failure> {
     let mut text = String::new();
-    for command in asked.program.configurable() {
-        let resolved = layers::resolve(command, &asked.matches, file, environment)?;
+    for command in invocation.program.configurable() {
+        let resolved = layers::resolve(command, &invocation.matches, file, environment)?;
         let _ = writeln!(text, "[{}]", command.table());
         for (setting, values, layer) in resolved.rows().filter(|row| row.0.reach == Reach::Lasting)
         {
@@ -159,9 +159,9 @@ mod tests {
     /// lasting setting.
     #[test]
     fn the_template_is_the_list_of_defaults() {
-        let asked = PROGRAM.asked(["larder", "annotate"]).expect("sound flags");
-        let with = asked.settings_with(&template(&PROGRAM)).expect("the template is sound");
-        let without = asked.settings_with("").expect("sound");
+        let invocation = PROGRAM.parse(["larder", "annotate"]).expect("sound flags");
+        let with = invocation.settings_with(&template(&PROGRAM)).expect("the template is sound");
+        let without = invocation.settings_with("").expect("sound");
         for (left, right) in with.rows().zip(without.rows()) {
             assert_eq!(left.1, right.1, "{}", left.0.name);
             if left.0.reach == Reach::Lasting {
@@ -173,10 +173,11 @@ mod tests {
     /// The printed values can be used as a file, and state the layer of each.
     #[test]
     fn values_are_a_file() {
-        let asked = PROGRAM.asked(["larder", "annotate", "--cores", "3"]).expect("sound flags");
-        let text = values(&asked, None, &|_| None).expect("sound");
+        let invocation =
+            PROGRAM.parse(["larder", "annotate", "--cores", "3"]).expect("sound flags");
+        let text = values(&invocation, None, &|_| None).expect("sound");
         assert!(text.contains("cores = \"3\"") && text.contains("# flag"), "{text}");
-        let read = PROGRAM.asked(["larder", "annotate"]).expect("sound flags").settings_with(&text);
+        let read = PROGRAM.parse(["larder", "annotate"]).expect("sound flags").settings_with(&text);
         assert_eq!(read.expect("sound").read::<Annotate>().cores, 3);
     }
 }

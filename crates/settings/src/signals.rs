@@ -29,12 +29,12 @@ pub fn finish() {
     let _ = saying.map(JoinHandle::join);
 }
 
-/// Calls `ask` at the first signal, and prints `text`, for which [`finish`] waits. A SIGINT a
+/// Calls `act` at the first signal, and prints `text`, for which [`finish`] waits. A SIGINT a
 /// second or more later ends the process with 130. The thread runs as long as the process.
-pub fn ask_on_signals(
+pub fn call_on_signals(
     quiet: bool,
     text: &'static str,
-    ask: impl Fn() + Send + 'static,
+    act: impl Fn() + Send + 'static,
 ) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
@@ -46,10 +46,10 @@ pub fn ask_on_signals(
                         // Standard error may be a pipe that is full: this thread must still read
                         // the signal that forces the end.
                         let saying = thread::Builder::new().spawn(move || say_stopping(text));
-                        // Before `ask`, so that the end of the run finds it.
+                        // Before `act`, so that the end of the run finds it.
                         *SAYING.lock().unwrap_or_else(|poison| poison.into_inner()) = saying.ok();
                     }
-                    ask();
+                    act();
                 }
                 StopStep::Ignore => {}
                 StopStep::Force => low_level::exit(INTERRUPTED.into()),
@@ -77,15 +77,15 @@ mod tests {
     /// The first signal stops the run, and the process still writes what was read. By then its line
     /// is queued, and the end waits for it.
     #[test]
-    fn the_first_signal_asks() {
-        let is_asked = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&is_asked);
-        ask_on_signals(false, "stopping", move || asked.store(true, Ordering::Release))
+    fn the_first_signal_acts() {
+        let is_called = Arc::new(AtomicBool::new(false));
+        let called = Arc::clone(&is_called);
+        call_on_signals(false, "stopping", move || called.store(true, Ordering::Release))
             .expect("handlers can be set");
-        assert!(!is_asked.load(Ordering::Acquire));
+        assert!(!is_called.load(Ordering::Acquire));
         low_level::raise(SIGINT).expect("a signal to ourselves");
         let raised = Instant::now();
-        while !is_asked.load(Ordering::Acquire) {
+        while !is_called.load(Ordering::Acquire) {
             assert!(raised.elapsed() < Duration::from_secs(60), "the signal got lost");
             thread::yield_now();
         }

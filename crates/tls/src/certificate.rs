@@ -111,7 +111,7 @@ mod tests {
     /// Files that are missing, empty, something else, or of different keys give different errors
     /// that name the file; a reload that fails leaves what was loaded.
     #[test]
-    fn wrong_files_are_told() {
+    fn wrong_files_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let (chain, key) = (folder.path().join("chain.pem"), folder.path().join("key.pem"));
         let files = Files { certificates: chain.clone(), key: key.clone() };

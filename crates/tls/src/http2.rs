@@ -54,7 +54,7 @@ pub async fn serve<S: Streams>(
     mut stop: watch::Receiver<bool>,
 ) {
     let mut tasks = JoinSet::new();
-    let mut heard = Instant::now();
+    let mut received = Instant::now();
     let mut is_ending = false;
     loop {
         tokio::select! {
@@ -66,7 +66,7 @@ pub async fn serve<S: Streams>(
                         respond.send_reset(S::REFUSAL);
                         continue;
                     }
-                    heard = Instant::now();
+                    received = Instant::now();
                     streams.begin(&mut tasks, request, respond);
                 }
                 Some(Err(error)) => {
@@ -78,19 +78,19 @@ pub async fn serve<S: Streams>(
                 }
                 None => return,
             },
-            Some(_) = tasks.join_next(), if !tasks.is_empty() => heard = Instant::now(),
-            () = sleep_until(heard + streams.idle()), if tasks.is_empty() => {
+            Some(_) = tasks.join_next(), if !tasks.is_empty() => received = Instant::now(),
+            () = sleep_until(received + streams.idle()), if tasks.is_empty() => {
                 if is_ending {
                     return;
                 }
                 // The client learns by GOAWAY that it may ask elsewhere, and gets time once more to
                 // receive it.
                 connection.graceful_shutdown();
-                (is_ending, heard) = (true, Instant::now());
+                (is_ending, received) = (true, Instant::now());
             }
             _ = stop.changed(), if !is_ending => {
                 connection.graceful_shutdown();
-                (is_ending, heard) = (true, Instant::now());
+                (is_ending, received) = (true, Instant::now());
             }
         }
     }

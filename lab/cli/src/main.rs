@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use larder_settings::exit::{Failure, Outcome};
-use larder_settings::program::Asked;
+use larder_settings::program::Invocation;
 
 use settings::PROGRAM;
 
@@ -27,9 +27,9 @@ fn main() -> ExitCode {
     PROGRAM.main(run)
 }
 
-fn run(asked: &Asked) -> Outcome {
-    let settings = asked.settings_without_file()?;
-    match asked.command.path {
+fn run(invocation: &Invocation) -> Outcome {
+    let settings = invocation.settings_without_file()?;
+    match invocation.command.path {
         ["bench", "annotate"] => bench::bench_annotate(&settings.read()),
         ["bench", "engine"] => bench::bench_engine(&settings.read()),
         ["bench", "dns"] => bench::bench_dns(&settings.read()),

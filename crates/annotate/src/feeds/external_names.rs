@@ -306,7 +306,7 @@ impl Live {
         let refusing = hearing.clone();
         let refuse = move || refusing.note("dnstap_too_many_senders");
         let acceptor = socket
-            .hear(ending.watched(), move |stream| hearing.hear(stream), refuse)
+            .receive(ending.watched(), move |stream| hearing.hear(stream), refuse)
             .map_err(|error| Error::Options(format!("--dnstap: no thread ({error})")))?;
         Ok(Live { arrived, ending, damaged, acceptor: Some(acceptor) })
     }

@@ -17,7 +17,7 @@ use larder_dns::shadow::{From, Trial, shadow};
 use larder_dns::zones::{Forward, Upstream};
 use larder_serve::log::Log;
 use larder_settings::exit::{DAMAGED, DONE, Failure, Outcome};
-use larder_settings::signals::ask_on_signals;
+use larder_settings::signals::call_on_signals;
 use larder_settings::terminal::print;
 
 use super::{RESOLV_CONF, named_upstreams, system_upstreams};
@@ -71,7 +71,7 @@ pub fn run(
     };
     let stop = Arc::new(AtomicBool::new(false));
     let (asked, of_signals) = (Arc::clone(&stop), log.clone());
-    ask_on_signals(true, "", move || {
+    call_on_signals(true, "", move || {
         of_signals.info("stopping").text("hint", logs::AGAIN);
         asked.store(true, Ordering::Relaxed);
     })

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 pub use larder_serve::control::client::Error;
-use larder_serve::control::client::{ask, tell};
+use larder_serve::control::client::{exchange, upload};
 
 use super::{Fields, Request};
 
@@ -15,10 +15,10 @@ pub fn request(
     request: &Request,
     each: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> Result<Fields, Error> {
-    ask(path, &request.to_line(), each)
+    exchange(path, &request.to_line(), each)
 }
 
 /// Sends the lines of a dump to the server, which loads them.
 pub fn load(path: &Path, entries: &mut impl Read) -> Result<Fields, Error> {
-    tell(path, &Request::Load.to_line(), entries)
+    upload(path, &Request::Load.to_line(), entries)
 }

@@ -39,7 +39,7 @@ pub fn load(cache: Cache, now: Seconds) -> Job {
         let mut writer = cache.writer();
         let (mut number, mut loaded, mut ended, mut refused) = (0u64, 0u64, 0u64, 0u64);
         let mut first_refused = None;
-        while let Some(line) = talk.hear()? {
+        while let Some(line) = talk.receive()? {
             number += 1;
             if line.starts_with(CLOSING.as_bytes()) {
                 break;

@@ -12,7 +12,7 @@ use larder::{Cache, Seconds, Ttl};
 use larder_io::epoll::{Events, Poller};
 
 use super::entry::tests::answer;
-use super::{Actions, Answer, Asking, Control, Fields, Limits, Request, client, limits};
+use super::{Actions, Answer, Control, ControlService, Fields, Limits, Request, client, limits};
 
 const NOW: Seconds = Seconds(100);
 
@@ -97,7 +97,7 @@ fn serve_at<R>(limits: Limits, cache: &Cache, watch: &Watch, act: impl FnOnce(&P
                 let now = watch.now_ms.load(Ordering::Relaxed);
                 for event in events.iter() {
                     assert!((40..40 + super::server::TOKENS).contains(&event.token));
-                    control.handle(event, poller, &mut Asking(&mut supervisor), now);
+                    control.handle(event, poller, &mut ControlService(&mut supervisor), now);
                 }
                 control.expire(poller, now);
                 watch.clients.store(control.clients(), Ordering::Relaxed);
@@ -131,7 +131,7 @@ fn filled(count: u32) -> Cache {
     cache
 }
 
-fn ask(path: &Path, request: &Request) -> Result<Fields, client::Error> {
+fn exchange(path: &Path, request: &Request) -> Result<Fields, client::Error> {
     client::request(path, request, |_| Ok(()))
 }
 
@@ -144,15 +144,15 @@ fn number(fields: &Fields, name: &str) -> u64 {
 #[test]
 fn requests_are_answered() {
     serve(limits(), &cache(), |path| {
-        assert_eq!(number(&ask(path, &Request::Stats).unwrap(), "queries"), 7);
-        let version = ask(path, &Request::Version).unwrap();
+        assert_eq!(number(&exchange(path, &Request::Stats).unwrap(), "queries"), 7);
+        let version = exchange(path, &Request::Version).unwrap();
         assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
         for (request, part) in [(Request::Snapshot, "failed in this"), (Request::Reload, "line 3")]
         {
-            let error = ask(path, &request).unwrap_err();
+            let error = exchange(path, &request).unwrap_err();
             assert!(matches!(&error, client::Error::Refused(why) if why.contains(part)), "{error}");
         }
-        assert_eq!(ask(path, &Request::Stop).unwrap(), Fields::new());
+        assert_eq!(exchange(path, &Request::Stop).unwrap(), Fields::new());
     });
 }
 
@@ -234,7 +234,7 @@ fn names_are_flushed() {
     let mut long_text = String::new();
     crate::presentation::push_name(&mut long_text, &long);
     serve(limits(), &cache, |path| {
-        let removed = |request| number(&ask(path, &request).unwrap(), "removed");
+        let removed = |request| number(&exchange(path, &request).unwrap(), "removed");
         assert_eq!(removed(Request::flush("A.b").unwrap()), 2);
         assert_eq!(removed(Request::flush("a.b").unwrap()), 0);
         assert_eq!(removed(Request::flush(&long_text).unwrap()), 1);
@@ -256,7 +256,7 @@ fn clients_are_bounded() {
     serve_at(limits, &cache, &watch, |path| {
         let mut deaf = UnixStream::connect(path).unwrap();
         deaf.write_all(b"{\"command\":\"dump\"}\n").unwrap();
-        assert_eq!(number(&ask(path, &Request::Stats).unwrap(), "queries"), 7);
+        assert_eq!(number(&exchange(path, &Request::Stats).unwrap(), "queries"), 7);
         // The slot of the client above is free again.
         watch.settle();
         let mut endless = UnixStream::connect(path).unwrap();
@@ -281,7 +281,7 @@ fn clients_are_bounded() {
         }
         assert_eq!(silent.read(&mut [0]).unwrap(), 0);
         // The job of the first dump has ended: otherwise a second walk would wait for it forever.
-        assert_eq!(number(&ask(path, &Request::Dump).unwrap(), "entries"), 20_000);
+        assert_eq!(number(&exchange(path, &Request::Dump).unwrap(), "entries"), 20_000);
         let mut rest = Vec::new();
         deaf.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let _ = deaf.read_to_end(&mut rest);
@@ -300,7 +300,7 @@ fn loads_end() {
         drop(vanishing);
         let refused = client::load(path, &mut &vec![b'x'; 1 << 20][..]).unwrap_err();
         assert!(refused.to_string().contains("bytes at most"), "{refused}");
-        assert_eq!(number(&ask(path, &Request::Dump).unwrap(), "entries"), 10);
+        assert_eq!(number(&exchange(path, &Request::Dump).unwrap(), "entries"), 10);
     });
 }
 
@@ -336,17 +336,17 @@ fn the_socket_file() {
 fn nobody_there() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ctl");
-    let error = ask(&path, &Request::Stats).unwrap_err().to_string();
+    let error = exchange(&path, &Request::Stats).unwrap_err().to_string();
     assert!(error.contains("is the server running, with --ctl"), "{error}");
     drop(UnixListener::bind(&path).unwrap());
-    let error = ask(&path, &Request::Stats).unwrap_err().to_string();
+    let error = exchange(&path, &Request::Stats).unwrap_err().to_string();
     assert!(error.contains("start it with --ctl"), "{error}");
     let foreign = UnixListener::bind(folder.path().join("other")).unwrap();
     let other = thread::spawn(move || {
         let (mut socket, _) = foreign.accept().unwrap();
         socket.write_all(b"hello").unwrap();
     });
-    let error = ask(&folder.path().join("other"), &Request::Stats).unwrap_err();
+    let error = exchange(&folder.path().join("other"), &Request::Stats).unwrap_err();
     assert!(matches!(error, client::Error::Foreign | client::Error::Lost(_)), "{error}");
     other.join().unwrap();
 }

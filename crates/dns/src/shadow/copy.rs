@@ -290,7 +290,7 @@ impl Feed {
         let (say, arrived) = sync_channel(FRAMES_MAX);
         let (ends, refusing) = (ends.map(Arc::clone), say.clone());
         let is_over: IsOver = Arc::new(move || ends.iter().any(|end| end.load(Ordering::Relaxed)));
-        let hear = move |stream: Patient| match Frames::accept(stream) {
+        let receive = move |stream: Patient| match Frames::accept(stream) {
             Ok(frames) => {
                 if let Some(mut frames) = pass_on(frames, &say) {
                     // The sender may be gone; no message is lost.
@@ -301,7 +301,7 @@ impl Feed {
         };
         let refuse = move || drop(refusing.try_send(Arrived::RefusedSender));
         let acceptor = socket
-            .hear(is_over, hear, refuse)
+            .receive(is_over, receive, refuse)
             .map_err(|error| format!("no thread could be started ({error})"))?;
         Ok(Feed::Frames { arrived, acceptor: Some(acceptor) })
     }

@@ -162,12 +162,12 @@ pub(super) fn find(socket: &OwnedFd, name: &str) -> Result<Option<Interface>, Li
     // SAFETY: each of the calls writes a part of the request, and the part read afterwards is the
     // one that it wrote.
     unsafe {
-        match ask(socket, libc::SIOCGIFINDEX as c_ulong, &mut request) {
+        match ioctl(socket, libc::SIOCGIFINDEX as c_ulong, &mut request) {
             Err(error) if is_gone(&error) => return Ok(None),
             result => result.map_err(failed)?,
         }
         let index = request.ifr_ifru.ifru_ifindex;
-        match ask(socket, libc::SIOCGIFHWADDR as c_ulong, &mut request) {
+        match ioctl(socket, libc::SIOCGIFHWADDR as c_ulong, &mut request) {
             Err(error) if is_gone(&error) => return Ok(None),
             result => result.map_err(failed)?,
         }
@@ -178,7 +178,7 @@ pub(super) fn find(socket: &OwnedFd, name: &str) -> Result<Option<Interface>, Li
             _ if COOKED.contains(&hardware) => Link::Cooked,
             _ => return Err(LiveError::UnknownLink { name: name.to_owned(), hardware }),
         };
-        match ask(socket, libc::SIOCGIFFLAGS as c_ulong, &mut request) {
+        match ioctl(socket, libc::SIOCGIFFLAGS as c_ulong, &mut request) {
             Err(error) if is_gone(&error) => return Ok(None),
             result => result.map_err(failed)?,
         }
@@ -209,8 +209,8 @@ pub(super) fn is_up(socket: &OwnedFd, index: c_int) -> Option<bool> {
         let mut request: libc::ifreq = std::mem::zeroed();
         request.ifr_ifru.ifru_ifindex = index;
         // By number, since it may have been renamed.
-        ask(socket, libc::SIOCGIFNAME as c_ulong, &mut request).ok()?;
-        ask(socket, libc::SIOCGIFFLAGS as c_ulong, &mut request).ok()?;
+        ioctl(socket, libc::SIOCGIFNAME as c_ulong, &mut request).ok()?;
+        ioctl(socket, libc::SIOCGIFFLAGS as c_ulong, &mut request).ok()?;
         Some(c_int::from(request.ifr_ifru.ifru_flags) & libc::IFF_UP != 0)
     }
 }
@@ -235,12 +235,12 @@ pub(super) fn use_hardware_time(socket: &OwnedFd, name: &str) -> Result<(), Stri
     request.ifr_ifru.ifru_data = (&raw mut wanted).cast();
     // SAFETY: the kernel reads and writes a `hwtstamp_config`, which is ours and lives through the
     // call.
-    let set = unsafe { ask(socket, libc::SIOCSHWTSTAMP as c_ulong, &mut request) };
+    let set = unsafe { ioctl(socket, libc::SIOCSHWTSTAMP as c_ulong, &mut request) };
     if let Err(error) = set {
         let mut current = libc::hwtstamp_config { flags: 0, tx_type: 0, rx_filter: 0 };
         request.ifr_ifru.ifru_data = (&raw mut current).cast();
         // SAFETY: as above.
-        let is_on = unsafe { ask(socket, libc::SIOCGHWTSTAMP as c_ulong, &mut request) }.is_ok()
+        let is_on = unsafe { ioctl(socket, libc::SIOCGHWTSTAMP as c_ulong, &mut request) }.is_ok()
             && current.rx_filter == STAMP_EVERYTHING;
         if !is_on {
             return Err(match error.raw_os_error() {
@@ -291,7 +291,7 @@ fn named(name: &str) -> Option<libc::ifreq> {
 
 /// # Safety
 /// `what` takes an `ifreq`, and what its parts point to is there.
-unsafe fn ask(socket: &OwnedFd, what: c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+unsafe fn ioctl(socket: &OwnedFd, what: c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: the name ends in a zero; the rest is the contract.
     let returned = unsafe {
         libc::ioctl(socket.as_raw_fd(), what as libc::Ioctl, std::ptr::from_mut(request))

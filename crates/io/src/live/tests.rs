@@ -342,8 +342,8 @@ fn rings_keep_in_step() {
 
 /// Each frame has the interface that received it, and all are in order of time. Invariant 2.
 #[test]
-fn interfaces_are_told_apart() {
-    with_network("live::interfaces_are_told_apart", PAIR, || {
+fn interfaces_are_distinguished() {
+    with_network("live::interfaces_are_distinguished", PAIR, || {
         let both = ["c0".to_owned(), "c1".to_owned()];
         let options = LiveOptions { interfaces: both.to_vec(), ..options("") };
         let (mut source, _) = source(&options);
@@ -471,14 +471,14 @@ fn counts_outlive_the_capture() {
 /// Rings have whole blocks, at least two, and no more bytes than requested if that is enough.
 #[test]
 fn rings_have_whole_blocks() {
-    for (asked, blocks, long_blocks) in
+    for (requested, blocks, long_blocks) in
         [(0, 2, 2), (300 << 10, 9, 2), (1 << 20, 32, 8), (64 << 20, 2_048, 512)]
     {
         for (frames, blocks) in [(Frames::Usual, blocks), (Frames::Long, long_blocks)] {
-            let (bytes, count) = ring::geometry(asked, frames);
+            let (bytes, count) = ring::geometry(requested, frames);
             assert_eq!(count, blocks);
             assert!(bytes.is_power_of_two());
-            assert!(count == 2 || (bytes * count) as u64 <= asked);
+            assert!(count == 2 || (bytes * count) as u64 <= requested);
             let (bytes, count) = ring::geometry(u64::MAX, frames);
             assert_eq!(bytes * count, 1 << 31);
         }

@@ -277,7 +277,7 @@ impl Epoll {
                 self.events_at += 1;
                 if event.token != WAKER {
                     self.handle(&event, batch, &mut memory_used, send_buffers);
-                } else if waker.hear() {
+                } else if waker.take_calls() {
                     batch.items.push_back(Item::Woken);
                 }
             }

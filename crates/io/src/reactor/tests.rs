@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 /// An event that owns its data.
 #[derive(Debug)]
-enum Told {
+enum Seen {
     Accepted(u64, OwnedFd),
     Received(u64, Vec<u8>),
     Finished(u64),
@@ -43,36 +43,36 @@ impl Loop {
     }
 
     /// One wait, and its events.
-    fn turn(&mut self, timeout: Duration) -> Vec<Told> {
+    fn turn(&mut self, timeout: Duration) -> Vec<Seen> {
         let count = self.reactor.wait(&mut self.batch, Some(timeout)).unwrap();
         assert_eq!(count, self.batch.len());
-        let mut told = Vec::new();
+        let mut seen = Vec::new();
         while let Some(event) = self.batch.next() {
-            told.push(match event {
-                Event::Accepted { token, socket, .. } => Told::Accepted(token, socket),
+            seen.push(match event {
+                Event::Accepted { token, socket, .. } => Seen::Accepted(token, socket),
                 Event::Received { token, bytes } => {
                     assert!(!bytes.is_empty());
-                    Told::Received(token, bytes.to_vec())
+                    Seen::Received(token, bytes.to_vec())
                 }
-                Event::Finished { token } => Told::Finished(token),
+                Event::Finished { token } => Seen::Finished(token),
                 Event::Ready { token, readable, writable, .. } => {
-                    Told::Ready(token, readable, writable)
+                    Seen::Ready(token, readable, writable)
                 }
-                Event::Sent { token } => Told::Sent(token),
-                Event::Failed { token, error } => Told::Failed(token, error),
-                Event::Woken => Told::Woken,
+                Event::Sent { token } => Seen::Sent(token),
+                Event::Failed { token, error } => Seen::Failed(token, error),
+                Event::Woken => Seen::Woken,
             });
         }
-        told
+        seen
     }
 
     /// Waits until `is_done` is true for an event, or for too long.
-    fn until(&mut self, mut is_done: impl FnMut(&mut Reactor, Told) -> bool) {
+    fn until(&mut self, mut is_done: impl FnMut(&mut Reactor, Seen) -> bool) {
         let start = Instant::now();
         while start.elapsed() < LONG {
             let mut done = false;
-            for told in self.turn(LONG) {
-                done |= is_done(&mut self.reactor, told);
+            for seen in self.turn(LONG) {
+                done |= is_done(&mut self.reactor, seen);
             }
             if done {
                 return;
@@ -83,8 +83,8 @@ impl Loop {
 
     /// No more events arrive.
     fn stays_silent(&mut self) {
-        let told = self.turn(Duration::from_millis(30));
-        assert!(told.is_empty(), "{told:?}");
+        let seen = self.turn(Duration::from_millis(30));
+        assert!(seen.is_empty(), "{seen:?}");
     }
 }
 
@@ -136,9 +136,9 @@ fn many_connections_echo() {
                     for round in 0..20 {
                         let said = bytes(1 + (seed as usize * 37 + round * 211) % 6000, seed);
                         stream.write_all(&said).unwrap();
-                        let mut heard = vec![0; said.len()];
-                        stream.read_exact(&mut heard).unwrap();
-                        assert!(heard == said);
+                        let mut received = vec![0; said.len()];
+                        stream.read_exact(&mut received).unwrap();
+                        assert!(received == said);
                     }
                 })
             })
@@ -147,16 +147,16 @@ fn many_connections_echo() {
         let mut ended = 0;
         let mut waiting: Vec<Vec<u8>> = vec![Vec::new()];
         let mut sending = vec![false];
-        many.until(|reactor, told| {
-            match told {
-                Told::Accepted(0, socket) => {
+        many.until(|reactor, seen| {
+            match seen {
+                Seen::Accepted(0, socket) => {
                     let token = sockets.len() as u64;
                     reactor.receive(&socket, token).unwrap();
                     sockets.push(Some(socket));
                     waiting.push(Vec::new());
                     sending.push(false);
                 }
-                Told::Received(token, bytes) => {
+                Seen::Received(token, bytes) => {
                     let at = token as usize;
                     waiting[at].extend(bytes);
                     if !sending[at] {
@@ -169,7 +169,7 @@ fn many_connections_echo() {
                         }
                     }
                 }
-                Told::Sent(token) => {
+                Seen::Sent(token) => {
                     let at = token as usize;
                     sending[at] = false;
                     let out = std::mem::take(&mut waiting[at]);
@@ -178,11 +178,11 @@ fn many_connections_echo() {
                         sending[at] = true;
                     }
                 }
-                Told::Finished(token) => {
+                Seen::Finished(token) => {
                     reactor.close(sockets[token as usize].take().unwrap(), token);
                     ended += 1;
                 }
-                told => panic!("{told:?}"),
+                seen => panic!("{seen:?}"),
             }
             ended == CONNECTIONS
         });
@@ -203,11 +203,11 @@ fn slow_readers_get_all() {
             one.stays_silent();
         }
         let reader = std::thread::spawn(move || {
-            let mut heard = vec![0; all.len()];
-            theirs.read_exact(&mut heard).unwrap();
-            assert!(heard == all);
+            let mut received = vec![0; all.len()];
+            theirs.read_exact(&mut received).unwrap();
+            assert!(received == all);
         });
-        one.until(|_, told| matches!(told, Told::Sent(9)));
+        one.until(|_, seen| matches!(seen, Seen::Sent(9)));
         reader.join().unwrap();
         one.stays_silent();
         one.reactor.close(ours, 9);
@@ -227,16 +227,16 @@ fn bodies_bypass_buffers() {
         let said = all.clone();
         let peer = std::thread::spawn(move || {
             theirs.write_all(&said).unwrap();
-            let mut heard = vec![0; said.len()];
-            theirs.read_exact(&mut heard).unwrap();
-            assert!(heard == said);
+            let mut received = vec![0; said.len()];
+            theirs.read_exact(&mut received).unwrap();
+            assert!(received == said);
             theirs
         });
         let mut body = Vec::new();
         let mut is_direct = false;
-        one.until(|reactor, told| {
-            match told {
-                Told::Received(3, bytes) => {
+        one.until(|reactor, seen| {
+            match seen {
+                Seen::Received(3, bytes) => {
                     body.extend(bytes);
                     if !is_direct {
                         is_direct = true;
@@ -244,7 +244,7 @@ fn bodies_bypass_buffers() {
                         reactor.watch(&ours, 3, Interest::READ).unwrap();
                     }
                 }
-                Told::Ready(3, true, _) => {
+                Seen::Ready(3, true, _) => {
                     let mut room = vec![0; 100_000];
                     match tcp::read_into(&ours, &mut room) {
                         Ok(count) => body.extend(&room[..count]),
@@ -254,7 +254,7 @@ fn bodies_bypass_buffers() {
                         reactor.watch(&ours, 3, Interest::READ).unwrap();
                     }
                 }
-                told => panic!("{told:?}"),
+                seen => panic!("{seen:?}"),
             }
             body.len() == all.len()
         });
@@ -263,8 +263,8 @@ fn bodies_bypass_buffers() {
         file.write_all(&all).unwrap();
         one.reactor.watch(&ours, 3, Interest::WRITE).unwrap();
         let mut sent = 0;
-        one.until(|reactor, told| {
-            assert!(matches!(told, Told::Ready(3, _, true)), "{told:?}");
+        one.until(|reactor, seen| {
+            assert!(matches!(seen, Seen::Ready(3, _, true)), "{seen:?}");
             while sent < all.len() {
                 match tcp::send_file(&ours, &file, sent as u64, 1 << 20) {
                     Ok(bytes) => sent += bytes,
@@ -302,12 +302,12 @@ fn resets_are_failures() {
                 one.stays_silent();
             }
             drop(theirs);
-            one.until(|_, told| match told {
-                Told::Failed(of, error) => {
+            one.until(|_, seen| match seen {
+                Seen::Failed(of, error) => {
                     assert_eq!(of, token, "{error}");
                     true
                 }
-                told => panic!("{told:?}"),
+                seen => panic!("{seen:?}"),
             });
             one.stays_silent();
             one.reactor.close(ours, token);

@@ -174,17 +174,17 @@ mod tests {
         assert_eq!(write_gathered(&ours, &pieces, false).unwrap(), PIECES_MAX);
         assert_eq!(write_gathered(&ours, &pieces[PIECES_MAX..], false).unwrap(), 476);
         assert_eq!(write_gathered(&ours, &[], false).unwrap(), 0);
-        let mut heard = vec![0; bytes.len()];
-        theirs.read_exact(&mut heard).unwrap();
-        assert_eq!(heard, bytes);
+        let mut received = vec![0; bytes.len()];
+        theirs.read_exact(&mut received).unwrap();
+        assert_eq!(received, bytes);
 
         assert_eq!(write_gathered(&ours, &[IoSlice::new(b"head, ")], true).unwrap(), 6);
         let early = read_into(&theirs, &mut [0; 10]).unwrap_err();
         assert_eq!(early.kind(), io::ErrorKind::WouldBlock, "it waits for what follows");
         assert_eq!(write(&ours, b"body").unwrap(), 4);
-        let mut heard = [0; 10];
-        theirs.read_exact(&mut heard).unwrap();
-        assert_eq!(&heard, b"head, body");
+        let mut received = [0; 10];
+        theirs.read_exact(&mut received).unwrap();
+        assert_eq!(&received, b"head, body");
     }
 
     /// A file is sent from any offset, whatever its own position, up to its end; an offset that is
@@ -200,9 +200,9 @@ mod tests {
         assert_eq!(send_file(&ours, &file, 10, 5).unwrap(), 0);
         let error = send_file(&ours, &file, u64::MAX, 1).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
-        let mut heard = [0; 7];
-        theirs.read_exact(&mut heard).unwrap();
-        assert_eq!(&heard, b"2345689");
+        let mut received = [0; 7];
+        theirs.read_exact(&mut received).unwrap();
+        assert_eq!(&received, b"2345689");
         file.set_len(8 << 20).unwrap();
         let error = loop {
             if let Err(error) = send_file(&ours, &file, 0, 8 << 20) {

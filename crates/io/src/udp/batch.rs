@@ -137,7 +137,7 @@ impl RecvBatch {
     /// each is reported once, and the socket stays in use.
     pub fn recv(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.received = 0;
-        let control_bytes = if socket.tells_local { CONTROL_BYTES } else { 0 };
+        let control_bytes = if socket.reports_local { CONTROL_BYTES } else { 0 };
         let Arena { headers, envelopes, bytes, message_bytes, stride } = &mut self.arena;
         let buffers = bytes.chunks_exact_mut(*stride);
         for ((header, envelope), buffer) in headers.iter_mut().zip(&mut **envelopes).zip(buffers) {
@@ -497,8 +497,8 @@ mod tests {
     fn script(answers: &[Result<usize, i32>]) -> (usize, usize, usize) {
         let mut answers = answers.iter();
         let mut waiting = 3..7;
-        let sent = drain(&mut waiting, |asked| {
-            assert!(!asked.is_empty() && asked.end == 7);
+        let sent = drain(&mut waiting, |requested| {
+            assert!(!requested.is_empty() && requested.end == 7);
             match answers.next().expect("the script goes on") {
                 Ok(count) => Ok(*count),
                 Err(error) => Err(io::Error::from_raw_os_error(*error)),

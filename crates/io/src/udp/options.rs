@@ -77,7 +77,7 @@ impl Ports {
 pub(super) fn apply(
     socket: &impl AsFd,
     v4: bool,
-    tells_local: bool,
+    reports_local: bool,
     options: &UdpOptions,
 ) -> io::Result<()> {
     if let Some(bytes) = options.receive_buffer_bytes {
@@ -90,7 +90,7 @@ pub(super) fn apply(
         true => (libc::IPPROTO_IP, libc::IP_PKTINFO, libc::IP_MTU_DISCOVER),
         false => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, libc::IPV6_MTU_DISCOVER),
     };
-    if tells_local {
+    if reports_local {
         set_option(socket, level, local, &1)?;
     }
     let discovery = match (options.fragments, v4) {
@@ -104,11 +104,11 @@ pub(super) fn apply(
 }
 
 /// Requests a buffer beyond the system's limit, or within it if that is not permitted.
-fn set_buffer(socket: &impl AsFd, bytes: usize, force: c_int, ask: c_int) -> io::Result<()> {
+fn set_buffer(socket: &impl AsFd, bytes: usize, force: c_int, soft: c_int) -> io::Result<()> {
     // The kernel doubles it.
     let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX).min(c_int::MAX / 2);
     set_option(socket, libc::SOL_SOCKET, force, &bytes)
-        .or_else(|_| set_option(socket, libc::SOL_SOCKET, ask, &bytes))
+        .or_else(|_| set_option(socket, libc::SOL_SOCKET, soft, &bytes))
 }
 
 /// Attaches a program that gives a packet to the socket of its core:

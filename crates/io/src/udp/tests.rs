@@ -77,8 +77,8 @@ fn batches_go_there_and_back() {
 /// A message longer than its buffer is reported as truncated, with its true length, and the ones
 /// around it arrive whole. Invariant 2 of `udp::batch`.
 #[test]
-fn long_messages_are_told() {
-    for address in loopbacks("udp::long_messages_are_told") {
+fn long_messages_are_reported() {
+    for address in loopbacks("udp::long_messages_are_reported") {
         let (server, at) = server(address);
         let client = client(at);
         for length in [100, 101, 5000, 99] {
@@ -99,8 +99,8 @@ fn long_messages_are_told() {
 /// A server bound to the wildcard address responds from the address of the query. A connected
 /// client, which receives responses only from there, gets them. Over IPv4 on three addresses.
 #[test]
-fn answers_leave_from_where_they_were_asked() {
-    for address in loopbacks("udp::answers_leave_from_where_they_were_asked") {
+fn answers_leave_from_the_queried_address() {
+    for address in loopbacks("udp::answers_leave_from_the_queried_address") {
         let (wildcard, targets): (SocketAddr, &[&str]) = match address {
             SocketAddr::V4(_) => {
                 ("0.0.0.0:0".parse().unwrap(), &["127.0.0.2", "127.9.8.7", "127.0.0.1"])
@@ -136,8 +136,8 @@ fn answers_leave_from_where_they_were_asked() {
 /// If the peer closes, a connected socket reports it once per message, and its later messages
 /// arrive when the peer is back.
 #[test]
-fn refusals_are_told_and_survived() {
-    for address in loopbacks("udp::refusals_are_told_and_survived") {
+fn refusals_are_reported_and_survived() {
+    for address in loopbacks("udp::refusals_are_reported_and_survived") {
         // At an address that no other test uses: no other test may get the closed port.
         let address = match address {
             SocketAddr::V4(_) => SocketAddr::from(([127, 0, 0, 77], 0)),

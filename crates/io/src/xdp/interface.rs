@@ -55,11 +55,11 @@ impl Interface {
         // SAFETY: each of the calls writes a part of the request, and the part that is read
         // afterwards is the one that it wrote.
         unsafe {
-            ask(&socket, libc::SIOCGIFINDEX, &mut request)?;
+            ioctl(&socket, libc::SIOCGIFINDEX, &mut request)?;
             let index = request.ifr_ifru.ifru_ifindex as u32;
-            ask(&socket, libc::SIOCGIFMTU, &mut request)?;
+            ioctl(&socket, libc::SIOCGIFMTU, &mut request)?;
             let mtu = request.ifr_ifru.ifru_mtu as u32;
-            ask(&socket, libc::SIOCGIFHWADDR, &mut request)?;
+            ioctl(&socket, libc::SIOCGIFHWADDR, &mut request)?;
             let hardware = request.ifr_ifru.ifru_hwaddr;
             if hardware.sa_family != libc::ARPHRD_ETHER {
                 return Err(io::ErrorKind::InvalidInput.into());
@@ -80,7 +80,7 @@ fn queues(socket: &OwnedFd, request: &mut libc::ifreq) -> u32 {
     request.ifr_ifru.ifru_data = (&raw mut channels).cast();
     // SAFETY: the kernel reads the command, and writes nine integers, into a value that has nine
     // and is ours.
-    match unsafe { ask(socket, libc::SIOCETHTOOL, request) } {
+    match unsafe { ioctl(socket, libc::SIOCETHTOOL, request) } {
         Ok(()) => channels.rx.saturating_add(channels.combined),
         Err(_) => 1,
     }
@@ -101,7 +101,7 @@ fn named(name: &str) -> io::Result<libc::ifreq> {
 
 /// # Safety
 /// `what` takes an `ifreq`, and what its parts point to is there.
-unsafe fn ask(socket: &OwnedFd, what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
+unsafe fn ioctl(socket: &OwnedFd, what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: the name ends in a zero; the rest is the contract.
     let returned = unsafe { libc::ioctl(socket.as_raw_fd(), what, ptr::from_mut(request)) };
     match check(returned) {
@@ -158,7 +158,7 @@ mod tests {
     /// The loopback is not Ethernet, a missing interface is not found, and invalid names do no
     /// harm.
     #[test]
-    fn what_is_none_is_told() {
+    fn what_is_none_is_reported() {
         let kind = |name: &str| Interface::find(name).map(|_| ()).unwrap_err().kind();
         assert_eq!(kind("lo"), io::ErrorKind::InvalidInput);
         for name in ["larder-none", "", "sixteen-letters-", "a\0b", &"x".repeat(999)] {

@@ -4,10 +4,10 @@ use proptest::test_runner::Config as ProptestConfig;
 
 /// `few` cases, or as many as `PROPTEST_CASES` states.
 pub fn cases(few: u32) -> ProptestConfig {
-    let asked = ProptestConfig::default();
+    let config = ProptestConfig::default();
     if std::env::var_os("PROPTEST_CASES").is_some() {
-        asked
+        config
     } else {
-        ProptestConfig { cases: few, ..asked }
+        ProptestConfig { cases: few, ..config }
     }
 }

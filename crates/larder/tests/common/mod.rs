@@ -64,7 +64,7 @@ pub struct Model {
     charge_max: u64,
     entries_max: usize,
     stale: u32,
-    is_told: bool,
+    is_reported: bool,
     shards: Vec<ModelShard>,
 }
 
@@ -83,7 +83,7 @@ impl Model {
             charge_max: stats.charge_bytes_max * CHARGE_UNITS / cache.shards() as u64,
             entries_max: stats.entries_max as usize / cache.shards(),
             stale,
-            is_told: policy != Policy::Fifo,
+            is_reported: policy != Policy::Fifo,
             shards: (0..cache.shards()).map(|_| ModelShard::default()).collect(),
         }
     }
@@ -138,7 +138,7 @@ impl Model {
             shard.charge + charge > charge_max
                 || (old.is_none() && shard.entries.len() >= entries_max)
         };
-        while !self.is_told && full(shard) {
+        while !self.is_reported && full(shard) {
             let (&oldest, _) = shard.by_age.iter().find(|&(&age, _)| age != born).unwrap();
             let gone = shard.by_age.remove(&oldest).unwrap();
             shard.charge -= shard.entries.remove(&gone).unwrap().charge;
@@ -157,7 +157,7 @@ impl Model {
         assert_eq!(entry.value, value);
         let is_dead = entry.is_over(Seconds(now.0.saturating_sub(self.stale)));
         assert_eq!(cause, if is_dead { Cause::Expired } else { Cause::Budget });
-        if self.is_told {
+        if self.is_reported {
             self.remove(key);
         }
     }
@@ -210,7 +210,7 @@ pub fn assert_same(cache: &Cache, reader: &Reader, model: &Model, now: Seconds, 
         "seed {seed}"
     );
     let mut entries: Vec<_> = cache.iter(now).collect();
-    if model.is_told {
+    if model.is_reported {
         // Whatever the policy's order: in the model's.
         entries.sort_by_cached_key(|entry| {
             let shard = model.shard_of(entry.key());

@@ -239,7 +239,7 @@ impl Object {
 
     /// Called by a reader that found nothing: its loop will be notified. The caller must check the
     /// returned value (2 in the header).
-    pub(crate) fn ask(&self, loop_bit: u64) -> State {
+    pub(crate) fn register(&self, loop_bit: u64) -> State {
         #[cfg(loom)]
         if self.store.fault == ObjectFault::BitBeforeLoop {
             let state = State(self.state.fetch_or(WAITING, Ordering::AcqRel));
@@ -253,7 +253,7 @@ impl Object {
 
     /// The same for a thread or a task; `ticket` is its place in the queue, which it has until it
     /// is woken.
-    pub(crate) fn ask_waker(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> State {
+    pub(crate) fn register_waker(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> State {
         // Cloned and dropped outside the lock, because a waker runs foreign code.
         let mut waker = waker.clone();
         {
@@ -313,13 +313,13 @@ impl Object {
         }
         #[cfg(loom)]
         if self.store.fault == ObjectFault::SetBeforeBit {
-            self.tell_loops();
+            self.notify_loops();
             self.state.fetch_and(!WAITING, Ordering::AcqRel);
             return;
         }
         let taken = State(self.state.fetch_and(!(WAITING | WAKERS), Ordering::AcqRel));
         if taken.has(WAITING) {
-            self.tell_loops();
+            self.notify_loops();
         }
         if taken.has(WAKERS) {
             let mut waiting = match () {
@@ -335,7 +335,7 @@ impl Object {
         }
     }
 
-    fn tell_loops(&self) {
+    fn notify_loops(&self) {
         let mut loops = self.loops.swap(0, Ordering::Relaxed);
         while loops != 0 {
             let loop_number = loops.trailing_zeros();

@@ -51,7 +51,7 @@ impl LeaseStream {
                 Poll::Pending | Poll::Ready(Leased::Later) => return Poll::Pending,
                 Poll::Ready(Leased::Some { is_end, .. }) => this.has_ended = is_end,
                 Poll::Ready(Leased::ReturnFirst) => {
-                    if this.reader.ask_returned(cx.waker()) {
+                    if this.reader.poll_returned(cx.waker()) {
                         return Poll::Pending;
                     }
                 }

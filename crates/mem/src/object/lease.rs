@@ -144,7 +144,7 @@ impl Account {
 
     /// Wakes `waker` when a lease returns; false if one just did, and then the caller need not
     /// wait. As when a reader asks for more, the returned value is checked.
-    pub fn ask_returned(&self, waker: &Waker) -> bool {
+    pub fn poll_returned(&self, waker: &Waker) -> bool {
         let waker = Some(waker.clone());
         let before = std::mem::replace(&mut *self.returned_waker.lock(), waker);
         drop(before);

@@ -420,7 +420,7 @@ mod tests {
     /// A chunk for which the kernel once refused our advice is tried again before it is punched,
     /// and is freed once the kernel accepts. Others are punched as usual.
     #[test]
-    fn the_kernel_is_asked_again() {
+    fn memory_is_requested_again() {
         use std::sync::atomic::Ordering;
 
         use super::super::CHUNK_BYTES_MAX;

@@ -46,7 +46,7 @@ impl Reader {
     pub fn lease(&mut self, out: &mut Vec<Lease>, bytes_max: u64) -> Leased {
         match self.lease_at(self.object().load(), out, bytes_max) {
             Leased::Later => {
-                let state = self.object().ask(1 << self.account.loop_number);
+                let state = self.object().register(1 << self.account.loop_number);
                 #[cfg(loom)]
                 if self.object().store.fault == super::ObjectFault::NoSecondLook {
                     return Leased::Later;
@@ -67,7 +67,7 @@ impl Reader {
     ) -> Poll<Leased> {
         let mut leased = self.lease_at(self.object().load(), out, bytes_max);
         if leased == Leased::Later {
-            let state = self.account.object.ask_waker(&mut self.ticket, cx.waker());
+            let state = self.account.object.register_waker(&mut self.ticket, cx.waker());
             leased = self.lease_at(state, out, bytes_max);
             if leased == Leased::Later {
                 return Poll::Pending;
@@ -79,8 +79,8 @@ impl Reader {
 
     /// After [`Leased::ReturnFirst`]: true if `waker` will be woken when a lease returns, false if
     /// one has.
-    pub(crate) fn ask_returned(&self, waker: &Waker) -> bool {
-        self.account.ask_returned(waker)
+    pub(crate) fn poll_returned(&self, waker: &Waker) -> bool {
+        self.account.poll_returned(waker)
     }
 
     fn remove_waker(&mut self) {

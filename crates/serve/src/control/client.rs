@@ -79,7 +79,7 @@ impl std::error::Error for Error {
 
 /// Sends a request (without a line feed) and waits for the response. Returns its last line; `each`
 /// receives the lines before it (the entries of a dump) with their line feeds.
-pub fn ask(
+pub fn exchange(
     path: &Path,
     line: &str,
     each: impl FnMut(&[u8]) -> io::Result<()>,
@@ -90,7 +90,7 @@ pub fn ask(
 }
 
 /// Sends a request, and then the lines that belong to it.
-pub fn tell(path: &Path, line: &str, entries: &mut impl Read) -> Result<Fields, Error> {
+pub fn upload(path: &Path, line: &str, entries: &mut impl Read) -> Result<Fields, Error> {
     let mut socket = connect(path)?;
     say(&mut socket, line).map_err(Error::Lost)?;
     let mut chunk = vec![0; 64 << 10];

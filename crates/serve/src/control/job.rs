@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! 1. A job waits only for its client: for room to send ([`Talk::say`]), or for a line to receive
-//!    ([`Talk::hear`]). The supervisor never waits for a job. A job wakes it when it has sent
+//!    ([`Talk::receive`]). The supervisor never waits for a job. A job wakes it when it has sent
 //!    something.
 //! 2. When the client has disconnected, sending fails with [`Gone`] and receiving returns no more
 //!    lines, so the job ends.
@@ -48,7 +48,7 @@ impl From<Gone> for String {
 pub struct Talk {
     said: SyncSender<Said>,
     chunk: String,
-    heard: Receiver<Vec<u8>>,
+    received: Receiver<Vec<u8>>,
     waker: Arc<Waker>,
 }
 
@@ -78,8 +78,8 @@ impl Talk {
     }
 
     /// Waits for the client's next line, without its line feed; `None` after the last one.
-    pub fn hear(&mut self) -> Result<Option<Vec<u8>>, Gone> {
-        let line = self.heard.recv().ok();
+    pub fn receive(&mut self) -> Result<Option<Vec<u8>>, Gone> {
+        let line = self.received.recv().ok();
         self.wake();
         Ok(line)
     }
@@ -143,10 +143,10 @@ impl Running {
     /// Starts a job on a thread of its own.
     pub fn start(job: Job, waker: &Arc<Waker>) -> Result<Running, String> {
         let (say, said) = sync_channel(CHUNKS);
-        let (lines, heard) = sync_channel(LINES);
+        let (lines, received) = sync_channel(LINES);
         let wakes = WakesAtEnd(Arc::clone(waker));
         let waker = Arc::clone(waker);
-        let talk = Talk { said: say, chunk: String::new(), heard, waker };
+        let talk = Talk { said: say, chunk: String::new(), received, waker };
         thread::Builder::new()
             .name("larder-ctl".to_owned())
             .spawn(move || {
@@ -193,13 +193,13 @@ impl Running {
     }
 
     /// Whether the job receives lines.
-    pub fn hears(&self) -> bool {
+    pub fn receives(&self) -> bool {
         self.lines.is_some()
     }
 
     /// Whether the job waits for the client's next line.
     pub fn is_hungry(&self) -> bool {
-        self.hears() && self.pending.is_none()
+        self.receives() && self.pending.is_none()
     }
 
     /// Notes that the client has sent its last line.

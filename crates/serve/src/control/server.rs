@@ -161,8 +161,8 @@ impl Control {
                 // Without an interest, `closed` means that both directions are closed, and repeats
                 // until the server closes the socket. An event from before the interest changed may
                 // mean only the end of the input.
-                let is_asked = ![Interest::NONE, Interest::WRITE].contains(&client.interest);
-                if event.closed && !is_asked {
+                let is_polled = ![Interest::NONE, Interest::WRITE].contains(&client.interest);
+                if event.closed && !is_polled {
                     if client.is_settled {
                         self.clients[slot] = None;
                     }
@@ -296,7 +296,7 @@ impl Client {
         now_ms: u64,
     ) -> Turn {
         let Ok(mut moved) = self.send(now_ms) else { return Turn::Ends };
-        moved |= self.ask_job(limits);
+        moved |= self.take_lines(limits);
         if self.job.is_some() {
             moved |= self.feed_job(limits);
         } else if self.unsent() == 0 {
@@ -334,8 +334,8 @@ impl Client {
 
     fn wants_input(&self, limits: &Limits) -> bool {
         let has_room = limits.line_bytes_max > self.input.len() - self.taken;
-        let is_heard = !self.is_last || self.job.as_ref().is_some_and(Running::hears);
-        has_room && is_heard && !self.has_ended_input
+        let is_receiving = !self.is_last || self.job.as_ref().is_some_and(Running::receives);
+        has_room && is_receiving && !self.has_ended_input
     }
 
     fn wants(&self, limits: &Limits) -> Interest {
@@ -353,15 +353,15 @@ impl Client {
 
     /// Handles the request of a line.
     fn take(&mut self, line: &[u8], waker: &Arc<Waker>, service: &mut impl Service) {
-        let answer = service.ask(line);
-        let hears = matches!(answer, Answer::Hears(_));
+        let answer = service.request(line);
+        let receives = matches!(answer, Answer::Receives(_));
         // All further input belongs to the job, so no request can follow.
-        self.is_last |= hears;
+        self.is_last |= receives;
         let answer = match answer {
             Answer::Now(result) => result,
-            Answer::Later(job) | Answer::Hears(job) => match Running::start(job, waker) {
+            Answer::Later(job) | Answer::Receives(job) => match Running::start(job, waker) {
                 Ok(mut running) => {
-                    if !hears {
+                    if !receives {
                         running.end_lines();
                     }
                     self.job = Some(running);
@@ -374,7 +374,7 @@ impl Client {
     }
 
     /// Takes lines from the job, if there is room. True if there were any.
-    fn ask_job(&mut self, limits: &Limits) -> bool {
+    fn take_lines(&mut self, limits: &Limits) -> bool {
         // Invariant 2, as for requests in `turn`.
         let has_room = self.unsent() < limits.unsent_bytes_max;
         let Some(job) = self.job.as_mut().filter(|_| has_room) else { return false };
@@ -418,7 +418,7 @@ impl Client {
     /// The next whole line, without its line feed; at the end of the input, the rest.
     fn line(&mut self) -> Option<Vec<u8>> {
         let rest = &self.input[self.scanned..];
-        let (end, next) = match rest.iter().position(|octet| *octet == b'\n') {
+        let (end, next) = match rest.iter().position(|byte| *byte == b'\n') {
             Some(at) => (self.scanned + at, self.scanned + at + 1),
             None => {
                 self.scanned = self.input.len();
@@ -486,13 +486,13 @@ mod tests {
     use crate::control::{Answer, Fields};
 
     /// A job that receives all lines of its client, and ends when the test lets it.
-    struct Hearing(Option<mpsc::Receiver<()>>);
+    struct Receiving(Option<mpsc::Receiver<()>>);
 
-    impl Service for Hearing {
-        fn ask(&mut self, _: &[u8]) -> Answer {
+    impl Service for Receiving {
+        fn request(&mut self, _: &[u8]) -> Answer {
             let go = self.0.take().unwrap();
-            Answer::Hears(Box::new(move |talk| {
-                while talk.hear()?.is_some() {}
+            Answer::Receives(Box::new(move |talk| {
+                while talk.receive()?.is_some() {}
                 go.recv().unwrap();
                 Ok(Fields::new())
             }))
@@ -507,7 +507,7 @@ mod tests {
         let (path, poller) = (folder.path().join("ctl"), Poller::new().unwrap());
         let mut control = Control::open(&path, 0o600, Limits::default(), &poller, 0).unwrap();
         let (go, may_go) = mpsc::channel();
-        let mut service = Hearing(Some(may_go));
+        let mut service = Receiving(Some(may_go));
         let mut client = UnixStream::connect(&path).unwrap();
         client.write_all(b"load\nentry\n").unwrap();
         client.shutdown(Shutdown::Write).unwrap();

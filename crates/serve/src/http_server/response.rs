@@ -35,7 +35,7 @@ pub enum Body<B> {
         bytes: Option<u64>,
     },
     /// No body and no length: for HEAD, where it costs too much to find the length of a GET.
-    Untold,
+    UnknownLength,
 }
 
 /// The next piece of a body.
@@ -110,7 +110,7 @@ pub fn begin<B>(
             };
             (first.into(), rest, framing)
         }
-        Body::Untold => (Cow::default(), None, Framing::ToEnd),
+        Body::UnknownLength => (Cow::default(), None, Framing::ToEnd),
     };
     let keeps = wishes.keeps && !response.closes && framing != Framing::ToEnd;
     let connection = if keeps { "keep-alive" } else { "close" };

@@ -44,7 +44,7 @@ impl Respond for Script {
             "/later" => stream(b"", None, vec![Send(b"a"), Later, Send(b"b")]),
             "/short" => stream(b"", Some(10), vec![Send(b"hello")]),
             "/broken" => stream(b"", None, vec![Send(b"hello"), Break]),
-            _ => Body::Untold,
+            _ => Body::UnknownLength,
         };
         Response { status: 200, headers: Cow::Borrowed("A: b\r\n"), body, closes: false }
     }
@@ -168,7 +168,7 @@ impl World {
         self.receive_until(client, |_| false)
     }
 
-    fn ask(&mut self, request: &str) -> Result<String, ErrorKind> {
+    fn exchange(&mut self, request: &str) -> Result<String, ErrorKind> {
         let mut client = self.client(request);
         self.receive(&mut client)
     }
@@ -186,7 +186,7 @@ fn one_request() -> World {
 /// without a body: invariant 1.
 #[test]
 fn requests_are_answered_in_their_order() {
-    let asked = "GET /chunks HTTP/1.1\r\n\r\nGET /text HTTP/1.1\r\n\r\nHEAD /known HTTP/1.1\r\n\r\n\
+    let sent = "GET /chunks HTTP/1.1\r\n\r\nGET /text HTTP/1.1\r\n\r\nHEAD /known HTTP/1.1\r\n\r\n\
         HEAD /chunks HTTP/1.1\r\n\r\nGET /known HTTP/1.1\r\nConnection: close\r\n\r\n\
         GET /text HTTP/1.1\r\n\r\n";
     let head = "HTTP/1.1 200 OK\r\nA: b\r\n";
@@ -199,13 +199,13 @@ fn requests_are_answered_in_their_order() {
          {head}Content-Length: 10\r\nConnection: close\r\n\r\nhelloworld"
     );
     let mut world = keep_alive();
-    assert_eq!(world.ask(asked), Ok(expected));
+    assert_eq!(world.exchange(sent), Ok(expected));
     assert!(world.server.is_idle());
-    let old = world.ask("GET /chunks HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    let old = world.exchange("GET /chunks HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     assert_eq!(old, Ok(format!("{head}Connection: close\r\n\r\nfirsta0123456789")));
     // The other mode responds to the first, and closes.
     let text = format!("{head}Content-Length: 4\r\nConnection: close\r\n\r\ntext");
-    assert_eq!(one_request().ask(&"GET /text HTTP/1.1\r\n\r\n".repeat(3)), Ok(text));
+    assert_eq!(one_request().exchange(&"GET /text HTTP/1.1\r\n\r\n".repeat(3)), Ok(text));
 }
 
 /// A body that ends before its length, or breaks, gives the client an error with any framing:
@@ -215,7 +215,7 @@ fn a_cut_body_looks_cut() {
     for mut world in [keep_alive(), one_request()] {
         for path in ["/short", "/broken"] {
             for version in ["HTTP/1.0", "HTTP/1.1"] {
-                let answer = world.ask(&format!("GET {path} {version}\r\n\r\n"));
+                let answer = world.exchange(&format!("GET {path} {version}\r\n\r\n"));
                 assert_eq!(answer, Err(ErrorKind::ConnectionReset), "{path} {version}");
             }
         }
@@ -311,7 +311,7 @@ fn clients_are_bounded() {
     let limits = Limits { clients_max: 2, ..Limits::default() };
     let mut world = World::new(Mode::KeepAlive, limits);
     let _two = [world.client(""), world.client("")];
-    assert_eq!(world.ask(""), Ok(String::new()));
+    assert_eq!(world.exchange(""), Ok(String::new()));
     assert_eq!(world.script.changes, [Change::Accepted, Change::Accepted, Change::Surplus]);
     assert_eq!(world.server.received(), [0, 0]);
 }

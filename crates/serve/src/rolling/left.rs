@@ -58,7 +58,7 @@ fn whole_bytes(file: &File, mut bytes: u64) -> io::Result<u64> {
         let len = bytes.min(PIECE_BYTES);
         let piece = &mut piece[..len as usize];
         file.read_exact_at(piece, bytes - len)?;
-        if let Some(at) = piece.iter().rposition(|octet| *octet == b'\n') {
+        if let Some(at) = piece.iter().rposition(|byte| *byte == b'\n') {
             return Ok(bytes - len + at as u64 + 1);
         }
         bytes -= len;

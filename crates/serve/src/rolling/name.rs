@@ -48,12 +48,12 @@ impl Names {
             _ => {}
         }
         let file = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
-        let octets = file.as_bytes();
-        let end = match octets.iter().rposition(|octet| *octet == b'.') {
+        let bytes = file.as_bytes();
+        let end = match bytes.iter().rposition(|byte| *byte == b'.') {
             Some(at @ 1..) => at,
-            _ => octets.len(),
+            _ => bytes.len(),
         };
-        let (before, behind) = ([&octets[..end], b"."].concat(), octets[end..].to_vec());
+        let (before, behind) = ([&bytes[..end], b"."].concat(), bytes[end..].to_vec());
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
             _ => PathBuf::from("."),
@@ -126,9 +126,9 @@ impl Names {
     /// The stamp in a name, and the part after the log's own extension.
     fn parse<'a>(&self, name: &'a [u8]) -> Option<(Stamp, &'a [u8])> {
         let (time, mut rest) = name.strip_prefix(&self.before[..])?.split_at_checked(TIME_BYTES)?;
-        let fits = time.iter().zip(b"0000-00-00T00-00-00Z").all(|(octet, form)| match form {
-            b'0' => octet.is_ascii_digit(),
-            form => octet == form,
+        let fits = time.iter().zip(b"0000-00-00T00-00-00Z").all(|(byte, form)| match form {
+            b'0' => byte.is_ascii_digit(),
+            form => byte == form,
         });
         if !fits {
             return None;
@@ -136,7 +136,7 @@ impl Names {
         let time = String::from_utf8(time.to_vec()).ok()?;
         let mut number = 0;
         if let Some(numbered) = rest.strip_prefix(b"-") {
-            let digits = numbered.iter().take_while(|octet| octet.is_ascii_digit()).count();
+            let digits = numbered.iter().take_while(|byte| byte.is_ascii_digit()).count();
             let (text, behind) = numbered.split_at(digits);
             number = std::str::from_utf8(text).ok()?.parse().ok()?;
             if number == 0 || text.starts_with(b"0") {

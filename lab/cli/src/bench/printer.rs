@@ -11,7 +11,7 @@ use larder_bench::result_table::Style;
 use larder_bench::servers::{Error, Event, Measured, Server};
 use larder_settings::exit::{DONE, Failure, INTERRUPTED, Outcome};
 use larder_settings::nearest;
-use larder_settings::signals::ask_on_signals;
+use larder_settings::signals::call_on_signals;
 use larder_settings::terminal::{eprint_quietly, print};
 use serde_json::json;
 
@@ -104,7 +104,7 @@ pub fn compare<L, M: Measured>(
 pub fn stopping() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
-    ask_on_signals(false, "stopping; servers are being ended", move || {
+    call_on_signals(false, "stopping; servers are being ended", move || {
         asked.store(true, Ordering::Relaxed);
     })
     .map_err(|error| Failure::file("signals", &error, "try again"))?;

@@ -15,7 +15,7 @@ use larder_settings::amounts::scaled;
 use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::nearest;
 use larder_settings::row::Text;
-use larder_settings::signals::ask_on_signals;
+use larder_settings::signals::call_on_signals;
 use larder_settings::terminal::Bar;
 use larder_settings::terminal::{print, say};
 use larder_settings::value::{Kind, Value};
@@ -85,7 +85,7 @@ pub fn sim_hit_ratio(settings: &HitRatio) -> Outcome {
 pub fn watched(quiet: bool) -> Result<(Arc<Watch>, Bar), Failure> {
     let watch = Arc::new(Watch::default());
     let asked = Arc::clone(&watch);
-    ask_on_signals(quiet, "stopping", move || asked.stop.store(true, Ordering::Release))
+    call_on_signals(quiet, "stopping", move || asked.stop.store(true, Ordering::Release))
         .map_err(|error| Failure::file("signals", &error, "try again"))?;
     let counted = Arc::clone(&watch);
     let bar = Bar::draw(!quiet, move |elapsed| {
@@ -303,7 +303,7 @@ mod tests {
     fn policies_are_listed_once() {
         let contestants = |text: &str| {
             let line = ["larder", "sim", "hit-ratio", "--trace", "x", "--policy", text];
-            let settings = PROGRAM.asked(line).unwrap().settings_with("").unwrap();
+            let settings = PROGRAM.parse(line).unwrap().settings_with("").unwrap();
             contestants(&settings.read::<HitRatio>().policy)
         };
         let read = |text: &str| -> Vec<String> {

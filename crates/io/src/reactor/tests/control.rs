@@ -27,34 +27,34 @@ fn pausing_holds_back() {
             theirs.write_all(&said).unwrap();
             theirs
         });
-        let (mut heard, mut count) = (Vec::new(), 0);
-        while heard.len() < all.len() {
-            one.until(|reactor, told| match told {
-                Told::Received(1, bytes) => {
-                    heard.extend(bytes);
+        let (mut received, mut count) = (Vec::new(), 0);
+        while received.len() < all.len() {
+            one.until(|reactor, seen| match seen {
+                Seen::Received(1, bytes) => {
+                    received.extend(bytes);
                     count += 1;
                     // Within one batch both calls cancel out.
                     reactor.pause(&ours, 1);
                     reactor.receive(&ours, 1).unwrap();
                     true
                 }
-                told => panic!("{told:?}"),
+                seen => panic!("{seen:?}"),
             });
             if count % 16 == 0 {
                 one.reactor.pause(&ours, 1);
-                while let told @ [_, ..] = &one.turn(Duration::from_millis(2))[..] {
-                    for told in told {
-                        let Told::Received(1, bytes) = told else { panic!("{told:?}") };
-                        heard.extend(bytes);
+                while let seen @ [_, ..] = &one.turn(Duration::from_millis(2))[..] {
+                    for seen in seen {
+                        let Seen::Received(1, bytes) = seen else { panic!("{seen:?}") };
+                        received.extend(bytes);
                     }
                 }
                 one.stays_silent();
                 one.reactor.receive(&ours, 1).unwrap();
             }
         }
-        assert!(heard == all);
+        assert!(received == all);
         drop(peer.join().unwrap());
-        one.until(|_, told| matches!(told, Told::Finished(1)));
+        one.until(|_, seen| matches!(seen, Seen::Finished(1)));
         one.stays_silent();
         one.reactor.close(ours, 1);
     });
@@ -73,7 +73,7 @@ fn ends_wait_too() {
         one.stays_silent();
         one.stays_silent();
         one.reactor.receive(&ours, 1).unwrap();
-        one.until(|_, told| matches!(told, Told::Finished(1)));
+        one.until(|_, seen| matches!(seen, Seen::Finished(1)));
         one.stays_silent();
         one.reactor.close(ours, 1);
     });
@@ -82,18 +82,18 @@ fn ends_wait_too() {
 /// Readiness is reported once, for the last interest; a peer that finishes sending does not make
 /// its full socket ready for writing.
 #[test]
-fn readiness_is_told_once() {
+fn readiness_is_reported_once() {
     by_each_way(|options| {
         let (mut theirs, ours) = pair();
         let mut one = Loop::new(&options);
         one.reactor.watch(&ours, 4, Interest::READ).unwrap();
         one.stays_silent();
         one.reactor.watch(&ours, 4, Interest::BOTH).unwrap();
-        one.until(|_, told| matches!(told, Told::Ready(4, false, true)));
+        one.until(|_, seen| matches!(seen, Seen::Ready(4, false, true)));
         one.stays_silent();
         one.reactor.watch(&ours, 4, Interest::READ).unwrap();
         theirs.write_all(b"x").unwrap();
-        one.until(|_, told| matches!(told, Told::Ready(4, true, _)));
+        one.until(|_, seen| matches!(seen, Seen::Ready(4, true, _)));
         one.stays_silent();
         one.reactor.watch(&ours, 4, Interest::READ).unwrap();
         one.reactor.unwatch(&ours, 4);
@@ -104,15 +104,15 @@ fn readiness_is_told_once() {
         one.reactor.receive(&ours, 4).unwrap();
         one.reactor.watch(&ours, 4, Interest::WRITE).unwrap();
         theirs.shutdown(Shutdown::Write).unwrap();
-        let mut told = Vec::new();
+        let mut seen = Vec::new();
         one.until(|_, event| {
-            told.push(event);
-            matches!(told.last(), Some(Told::Finished(4)))
+            seen.push(event);
+            matches!(seen.last(), Some(Seen::Finished(4)))
         });
-        assert!(matches!(&told[..], [Told::Received(4, _), Told::Finished(4)]), "{told:?}");
+        assert!(matches!(&seen[..], [Seen::Received(4, _), Seen::Finished(4)]), "{seen:?}");
         one.stays_silent();
         theirs.read_exact(&mut vec![0; filled]).unwrap();
-        one.until(|_, told| matches!(told, Told::Ready(4, _, true)));
+        one.until(|_, seen| matches!(seen, Seen::Ready(4, _, true)));
         one.reactor.close(ours.into(), 4);
     });
 }
@@ -128,9 +128,9 @@ fn connecting_is_watched() {
         for (token, address, is_open) in [(1, open, true), (2, closed, false)] {
             let stream = tcp::connect(address, &tcp::ConnectOptions::default()).unwrap();
             one.reactor.watch(&stream, token, Interest::WRITE).unwrap();
-            one.until(|_, told| match told {
-                Told::Ready(of, _, true) => of == token,
-                told => panic!("{told:?}"),
+            one.until(|_, seen| match seen {
+                Seen::Ready(of, _, true) => of == token,
+                seen => panic!("{seen:?}"),
             });
             assert_eq!(tcp::take_error(&stream).unwrap().is_none(), is_open);
             one.reactor.close(stream.into(), token);
@@ -142,14 +142,14 @@ fn connecting_is_watched() {
 /// Any number of calls before the reactor handles them are one event and cost one system call; a
 /// call from another thread ends a wait without a timeout.
 #[test]
-fn wakers_are_heard_once() {
+fn wakers_are_received_once() {
     by_each_way(|options| {
         let mut one = Loop::new(&options);
         let waker = one.reactor.waker();
         for _ in 0..3 {
             (0..1000).for_each(|_| waker.wake());
-            let told = one.turn(LONG);
-            assert!(matches!(told[..], [Told::Woken]), "{told:?}");
+            let seen = one.turn(LONG);
+            assert!(matches!(seen[..], [Seen::Woken]), "{seen:?}");
             one.stays_silent();
         }
         let mut calls = [0; 8];
@@ -187,11 +187,11 @@ fn closing_ends_what_is_under_way() {
             }
             one.reactor.close(ours, token);
             one.stays_silent();
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             // With bytes unread at our end, theirs is a reset.
-            let end = theirs.read_to_end(&mut heard);
+            let end = theirs.read_to_end(&mut received);
             assert!(token % 2 == 0 || end.is_ok(), "{end:?}");
-            assert!(heard.len() < all.len() && all.starts_with(&heard));
+            assert!(received.len() < all.len() && all.starts_with(&received));
         }
         numbers.sort_unstable();
         numbers.dedup();
@@ -217,18 +217,18 @@ fn many_share_few_buffers() {
             many.reactor.receive(&ours, token).unwrap();
             others.push((theirs, ours));
         }
-        let mut heard = vec![Vec::new(); 101];
+        let mut received = vec![Vec::new(); 101];
         let mut left = 100;
-        many.until(|_, told| {
-            let Told::Received(token, bytes) = told else { panic!("{told:?}") };
-            let heard = &mut heard[token as usize];
-            heard.extend(bytes);
-            left -= usize::from(token > 0 && heard.len() == 1000);
+        many.until(|_, seen| {
+            let Seen::Received(token, bytes) = seen else { panic!("{seen:?}") };
+            let received = &mut received[token as usize];
+            received.extend(bytes);
+            left -= usize::from(token > 0 && received.len() == 1000);
             left == 0
         });
-        assert!(heard[0].len() < LOUD_BYTES / 8, "{} of it", heard[0].len());
-        for (token, heard) in (0..).zip(&heard).skip(1) {
-            assert!(*heard == bytes(1000, token));
+        assert!(received[0].len() < LOUD_BYTES / 8, "{} of it", received[0].len());
+        for (token, received) in (0..).zip(&received).skip(1) {
+            assert!(*received == bytes(1000, token));
         }
         many.reactor.close(loud_ours, 0);
         for (token, (_, ours)) in (1..).zip(others) {
@@ -250,7 +250,7 @@ fn unlistening_ends() {
         for _ in 0..2 {
             one.reactor.listen(&listener, 8).unwrap();
             let _theirs = TcpStream::connect(address).unwrap();
-            one.until(|_, told| matches!(told, Told::Accepted(8, _)));
+            one.until(|_, seen| matches!(seen, Seen::Accepted(8, _)));
             one.reactor.unlisten(&listener, 8);
             one.stays_silent();
         }
@@ -316,7 +316,7 @@ fn reactors_move_before_they_wait() {
         one.reactor.listen(&listener, 8).unwrap();
         let address = listener.local_addr().unwrap();
         let server = std::thread::spawn(move || {
-            one.until(|_, told| matches!(told, Told::Accepted(8, _)));
+            one.until(|_, seen| matches!(seen, Seen::Accepted(8, _)));
         });
         TcpStream::connect(address).unwrap();
         server.join().unwrap();
@@ -352,11 +352,11 @@ fn fallbacks_have_reasons() {
 /// Without free descriptors a listener fails once, not repeatedly. When there are some, it listens
 /// again and the connection still waits. The test runs in its own process, whose limit it lowers.
 #[test]
-fn a_lack_of_descriptors_is_told() {
+fn a_lack_of_descriptors_is_reported() {
     const CHILD: &str = "LARDER_TEST_DESCRIPTORS";
     if std::env::var_os(CHILD).is_none() {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        let test = "reactor::tests::control::a_lack_of_descriptors_is_told";
+        let test = "reactor::tests::control::a_lack_of_descriptors_is_reported";
         let output = child.args(["--exact", test]).env(CHILD, "1").output().unwrap();
         assert!(output.status.success(), "{output:?}");
         return;
@@ -374,14 +374,14 @@ fn a_lack_of_descriptors_is_told() {
         while let Ok(copy) = listener.try_clone() {
             taken.push(copy);
         }
-        one.until(|_, told| match told {
-            Told::Failed(8, error) => error.raw_os_error() == Some(libc::EMFILE),
-            told => panic!("{told:?}"),
+        one.until(|_, seen| match seen {
+            Seen::Failed(8, error) => error.raw_os_error() == Some(libc::EMFILE),
+            seen => panic!("{seen:?}"),
         });
         one.stays_silent();
         taken.clear();
         one.reactor.listen(&listener, 8).unwrap();
-        one.until(|_, told| matches!(told, Told::Accepted(8, _)));
+        one.until(|_, seen| matches!(seen, Seen::Accepted(8, _)));
         one.reactor.unlisten(&listener, 8);
     });
 }

@@ -11,7 +11,7 @@ enum Step {
     TheySay {
         bytes: usize,
     },
-    TheyHear {
+    TheyReceive {
         bytes: usize,
     },
     WeSay {
@@ -29,7 +29,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (1usize..200_000).prop_map(|bytes| Step::TheySay { bytes }),
-        3 => (1usize..300_000).prop_map(|bytes| Step::TheyHear { bytes }),
+        3 => (1usize..300_000).prop_map(|bytes| Step::TheyReceive { bytes }),
         3 => (1usize..300_000).prop_map(|bytes| Step::WeSay { bytes }),
         1 => Just(Step::Pause),
         2 => Just(Step::Resume),
@@ -45,9 +45,9 @@ struct Connection {
     ours: OwnedFd,
     token: u64,
     they_said: usize,
-    they_heard: usize,
+    they_received: usize,
     we_said: usize,
-    we_heard: usize,
+    we_received: usize,
     is_sending: bool,
     /// Bytes to read directly, where that is being waited for.
     direct: Option<usize>,
@@ -73,27 +73,27 @@ impl Connection {
     fn new(token: u64) -> Connection {
         let (theirs, ours) = pair();
         theirs.set_nonblocking(true).unwrap();
-        let (they_said, they_heard, we_said, we_heard) = (0, 0, 0, 0);
+        let (they_said, they_received, we_said, we_received) = (0, 0, 0, 0);
         let (is_sending, direct, is_finished) = (false, None, false);
         Connection {
             theirs,
             ours,
             token,
             they_said,
-            they_heard,
+            they_received,
             we_said,
-            we_heard,
+            we_received,
             is_sending,
             direct,
             is_finished,
         }
     }
 
-    fn they_hear(&mut self, row: &[u8], bytes: usize) {
+    fn they_receive(&mut self, row: &[u8], bytes: usize) {
         let mut room = vec![0; bytes];
         let Ok(count) = tcp::read_into(&self.theirs, &mut room) else { return };
-        assert!(is_of_row(row, self.they_heard, &room[..count]));
-        self.they_heard += count;
+        assert!(is_of_row(row, self.they_received, &room[..count]));
+        self.they_received += count;
     }
 
     fn act(&mut self, reactor: &mut Reactor, row: &[u8], step: &Step) {
@@ -102,7 +102,7 @@ impl Connection {
                 let sent = from_row(row, self.they_said, bytes);
                 self.they_said += tcp::write(&self.theirs, &sent).unwrap_or(0);
             }
-            Step::TheyHear { bytes } => self.they_hear(row, bytes),
+            Step::TheyReceive { bytes } => self.they_receive(row, bytes),
             Step::WeSay { bytes } if !self.is_sending => {
                 let sent = from_row(row, self.we_said, bytes);
                 self.we_said += bytes;
@@ -126,21 +126,21 @@ impl Connection {
         }
     }
 
-    fn hear(&mut self, row: &[u8], told: Told) {
-        match told {
-            Told::Received(_, bytes) => {
-                assert!(is_of_row(row, self.we_heard, &bytes));
-                self.we_heard += bytes.len();
+    fn receive(&mut self, row: &[u8], seen: Seen) {
+        match seen {
+            Seen::Received(_, bytes) => {
+                assert!(is_of_row(row, self.we_received, &bytes));
+                self.we_received += bytes.len();
             }
-            Told::Ready(..) => {
+            Seen::Ready(..) => {
                 let mut room = vec![0; self.direct.take().expect("it is asked for")];
                 let Ok(count) = tcp::read_into(&self.ours, &mut room) else { return };
-                assert!(is_of_row(row, self.we_heard, &room[..count]));
-                self.we_heard += count;
+                assert!(is_of_row(row, self.we_received, &room[..count]));
+                self.we_received += count;
             }
-            Told::Sent(_) => assert!(std::mem::take(&mut self.is_sending)),
-            Told::Finished(_) => assert!(!std::mem::replace(&mut self.is_finished, true)),
-            told => panic!("{told:?}"),
+            Seen::Sent(_) => assert!(std::mem::take(&mut self.is_sending)),
+            Seen::Finished(_) => assert!(!std::mem::replace(&mut self.is_finished, true)),
+            seen => panic!("{seen:?}"),
         }
     }
 }
@@ -152,9 +152,9 @@ fn run(options: &Options, steps: &[(usize, Step)]) {
     for (which, step) in steps {
         connections[*which].act(&mut all.reactor, &row, step);
         if let Step::Turn = step {
-            for told in all.turn(Duration::from_millis(1)) {
-                let token = token_of(&told);
-                connections[token].hear(&row, told);
+            for seen in all.turn(Duration::from_millis(1)) {
+                let token = token_of(&seen);
+                connections[token].receive(&row, seen);
             }
         }
     }
@@ -166,30 +166,30 @@ fn run(options: &Options, steps: &[(usize, Step)]) {
         all.reactor.receive(&connection.ours, connection.token).unwrap();
     }
     let start = Instant::now();
-    while !connections.iter().all(|of| of.is_finished && of.they_heard == of.we_said) {
+    while !connections.iter().all(|of| of.is_finished && of.they_received == of.we_said) {
         assert!(start.elapsed() < LONG, "it does not come");
-        connections.iter_mut().for_each(|connection| connection.they_hear(&row, ROW_BYTES));
-        for told in all.turn(Duration::from_millis(1)) {
-            let token = token_of(&told);
-            connections[token].hear(&row, told);
+        connections.iter_mut().for_each(|connection| connection.they_receive(&row, ROW_BYTES));
+        for seen in all.turn(Duration::from_millis(1)) {
+            let token = token_of(&seen);
+            connections[token].receive(&row, seen);
         }
     }
     for connection in connections {
-        assert_eq!(connection.we_heard, connection.they_said);
+        assert_eq!(connection.we_received, connection.they_said);
         all.reactor.close(connection.ours, connection.token);
     }
     all.stays_silent();
 }
 
-fn token_of(told: &Told) -> usize {
-    match told {
-        Told::Received(token, _)
-        | Told::Finished(token)
-        | Told::Ready(token, ..)
-        | Told::Sent(token)
-        | Told::Failed(token, _)
-        | Told::Accepted(token, _) => *token as usize,
-        Told::Woken => panic!("nobody wakes"),
+fn token_of(seen: &Seen) -> usize {
+    match seen {
+        Seen::Received(token, _)
+        | Seen::Finished(token)
+        | Seen::Ready(token, ..)
+        | Seen::Sent(token)
+        | Seen::Failed(token, _)
+        | Seen::Accepted(token, _) => *token as usize,
+        Seen::Woken => panic!("nobody wakes"),
     }
 }
 

@@ -230,7 +230,7 @@ impl State {
             Kind::Accept => self.complete_accept(index, result, is_over, batch),
             Kind::Wake => {
                 self.is_waker_idle |= is_over;
-                if self.waker.hear() {
+                if self.waker.take_calls() {
                     batch.items.push_back(Item::Woken);
                 }
             }
