@@ -74,7 +74,7 @@ fn a_file_setting_reaches_the_run() {
 /// larder reads a capture that ends in the middle of a packet up to that point, and reports the
 /// place in the summary. It exits with 1, with --strict with 2; the log is the same.
 #[test]
-fn damage_is_told_and_survived() {
+fn damage_is_reported_and_survived() {
     let scratch = Scratch::new();
     let whole = std::fs::read(recording("r2-pair.pcap")).expect("the recording");
     scratch.write("cut.pcap", &whole[..whole.len() - 3]);

@@ -254,20 +254,20 @@ fn pcapng(out: &mut Vec<u8>, frame: &[u8], b16: fn(u16) -> [u8; 2], b32: fn(u32)
 fn hostile_dns_names_nothing() {
     let header = b"\x12\x34\x81\x80\0\x01\0\x01\0\0\0\0";
     let record = b"\0\x01\0\x01\0\0\0\x3c\0\x04\xc6\x33\x64\x07";
-    let with_question =
+    let with_name =
         |name: &[u8]| [header, name, b"\0\x01\0\x01", b"\xc0\x0c", record.as_slice()].concat();
     let thousand = [b"\x01a".repeat(1000).as_slice(), b"\0"].concat();
     let chained: Vec<u8> =
         (0..600u16).flat_map(|n| (0xc000 | (12 + 2 * (n + 1))).to_be_bytes()).collect();
     for (what, message) in [
-        ("a pointer to itself", with_question(b"\xc0\x0c")),
-        ("two pointers in a ring", with_question(b"\xc0\x0e\xc0\x0c")),
-        ("a label, then back to it", with_question(b"\x01a\xc0\x0c")),
-        ("a pointer forward", with_question(b"\xc0\x30")),
-        ("a thousand labels", with_question(&thousand)),
-        ("a chain of 600 pointers", with_question(&chained)),
-        ("a label past the end", with_question(b"\x3fabc")),
-        ("a reserved label type", with_question(b"\x80abc\0")),
+        ("a pointer to itself", with_name(b"\xc0\x0c")),
+        ("two pointers in a ring", with_name(b"\xc0\x0e\xc0\x0c")),
+        ("a label, then back to it", with_name(b"\x01a\xc0\x0c")),
+        ("a pointer forward", with_name(b"\xc0\x30")),
+        ("a thousand labels", with_name(&thousand)),
+        ("a chain of 600 pointers", with_name(&chained)),
+        ("a label past the end", with_name(b"\x3fabc")),
+        ("a reserved label type", with_name(b"\x80abc\0")),
     ] {
         let mut capture = TestCapture::new();
         capture.dns_answer(&message);

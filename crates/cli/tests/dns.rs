@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::Scratch;
-use common::server::{Server, question};
+use common::server::{Server, query};
 use larder_io::frame_streams::Frames;
 use larder_testkit::dns::{self, client};
 use larder_testkit::http::fetch;
@@ -37,14 +37,14 @@ impl Upstream {
     fn start() -> Upstream {
         let generation = Arc::new(AtomicU64::new(1));
         let its = generation.clone();
-        let server = dns::Server::start(move |question, _| {
-            let octet = its.load(Ordering::Relaxed) as u8;
-            Some(dns::answer(question, &[[198, 51, 100, octet]], 3_600))
+        let server = dns::Server::start(move |query, _| {
+            let byte = its.load(Ordering::Relaxed) as u8;
+            Some(dns::answer(query, &[[198, 51, 100, byte]], 3_600))
         });
         Upstream { address: server.address, server, generation }
     }
 
-    fn asked(&self) -> u64 {
+    fn queries(&self) -> u64 {
         self.server.queries()
     }
 }
@@ -62,23 +62,23 @@ fn a_restart_keeps_the_cache() {
     let line = "--snapshot cache --ctl ctl";
     let server = start(&scratch, upstream.address, line);
     for number in 0..100 {
-        assert_eq!(server.octet(&format!("n{number}")), 1);
+        assert_eq!(server.last_byte(&format!("n{number}")), 1);
     }
     let run = scratch.run("ctl snapshot --socket ctl --json");
     assert!(run.code == Some(0) && run.out.contains("\"entries\":100"), "{run:?}");
-    server.octet("late");
+    server.last_byte("late");
     let (code, said) = server.stop();
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("info dns: snapshot saved entries=101 "), "{said}");
 
-    let asked = upstream.asked();
+    let queries = upstream.queries();
     let mut server = start(&scratch, upstream.address, line);
-    server.hear("info dns: snapshot loaded entries=101 file=cache");
+    server.wait_for("info dns: snapshot loaded entries=101 file=cache");
     for number in 0..100 {
-        assert_eq!(server.octet(&format!("n{number}")), 1);
+        assert_eq!(server.last_byte(&format!("n{number}")), 1);
     }
-    server.octet("late");
-    assert_eq!(upstream.asked(), asked, "nobody was asked again");
+    server.last_byte("late");
+    assert_eq!(upstream.queries(), queries, "nobody was asked again");
     server.signal("-INT");
     assert_eq!(server.end().0, Some(0));
 }
@@ -94,18 +94,18 @@ fn killed_while_it_saves() {
         upstream.generation.store(round, Ordering::Relaxed);
         let mut server = start(&scratch, upstream.address, "--snapshot cache --ctl ctl");
         if let Some(held) = &mut held {
-            server.hear(&format!("snapshot loaded entries={NAMES} "));
-            let octets = (0..NAMES).map(|number| server.octet(&format!("n{number}")));
-            let octets: BTreeSet<u64> = octets.map(u64::from).collect();
-            let found = octets.first().copied().expect("there are names");
-            assert_eq!(octets.len(), 1, "of one snapshot: {octets:?}");
+            server.wait_for(&format!("snapshot loaded entries={NAMES} "));
+            let bytes = (0..NAMES).map(|number| server.last_byte(&format!("n{number}")));
+            let bytes: BTreeSet<u64> = bytes.map(u64::from).collect();
+            let found = bytes.first().copied().expect("there are names");
+            assert_eq!(bytes.len(), 1, "of one snapshot: {bytes:?}");
             assert!([*held, round - 1].contains(&found), "{held} or {}: {found}", round - 1);
             *held = found;
             let flushed = scratch.run("ctl flush-zone example --socket ctl");
             assert_eq!(flushed.code, Some(0), "{flushed:?}");
         }
         for number in 0..NAMES {
-            assert_eq!(u64::from(server.octet(&format!("n{number}"))), round);
+            assert_eq!(u64::from(server.last_byte(&format!("n{number}"))), round);
         }
         if held.is_none() {
             held = Some(round);
@@ -158,12 +158,12 @@ fn a_full_disk() {
     command.args(["--snapshot", "disk/cache", "--snapshot-every", "1"]);
     let mut server = Server::spawn(command.current_dir(scratch.path(".")).stdin(Stdio::null()));
     for number in 0..500 {
-        server.octet(&format!("n{number}"));
+        server.last_byte(&format!("n{number}"));
     }
-    server.hear("make room on that disk");
+    server.wait_for("make room on that disk");
     let run = scratch.run("ctl snapshot --socket ctl");
     assert!(run.code == Some(2) && run.err.contains("make room on that disk"), "{run:?}");
-    assert_eq!(server.octet("n7"), 1, "it answers");
+    assert_eq!(server.last_byte("n7"), 1, "it answers");
     let (code, said) = server.stop();
     assert_eq!((code, said.matches("make room on that disk").count()), (Some(0), 1), "{said}");
 }
@@ -174,9 +174,9 @@ fn an_operator() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
     let line = "--ctl ctl --ctl-mode 660 --metrics 127.0.0.1:0";
     let mut server = start(&scratch, upstream.address, line);
-    let told = server.hear("metrics listening url=http://");
+    let announced = server.wait_for("metrics listening url=http://");
     for label in ["a", "a", "b"] {
-        server.octet(label);
+        server.last_byte(label);
     }
     let ctl = |words: &str| scratch.run(&format!("ctl {words} --socket ctl"));
     let stat = |name: &str| {
@@ -190,7 +190,7 @@ fn an_operator() {
     assert_eq!((stat("upstream_queries_udp"), stat("misses")), (Some(2.0), Some(2.0)));
     assert_eq!(stat("cache_entries"), Some(2.0));
 
-    let metrics = told.split("http://").nth(1).expect("told");
+    let metrics = announced.split("http://").nth(1).expect("told");
     let (host, _) = metrics.split_once('/').expect("a path");
     let response = fetch(host.parse().expect("an address"), "/metrics");
     let text = response.text();
@@ -211,14 +211,14 @@ fn an_operator() {
     let mut load = scratch.larder();
     load.args(["ctl", "load", "--socket", "ctl"]).stdin(File::open(entries).expect("written"));
     assert_eq!(common::Run::of(&mut load).code, Some(0));
-    let asked = upstream.asked();
-    server.octet("a");
-    assert_eq!(upstream.asked(), asked, "it was loaded");
+    let queries = upstream.queries();
+    server.last_byte("a");
+    assert_eq!(upstream.queries(), queries, "it was loaded");
 
     let run = ctl("snapshot");
     assert!(run.code == Some(2) && run.err.contains("--snapshot FILE"), "{run:?}");
     server.signal("-HUP");
-    server.octet("a");
+    server.last_byte("a");
     assert_eq!(ctl("stop").code, Some(0));
     let (code, said) = server.end();
     assert_eq!(code, Some(0), "{said}");
@@ -260,7 +260,7 @@ fn the_file_is_read_again() {
     let code = || {
         let socket = client(address);
         socket.set_read_timeout(Some(PATIENCE)).expect("a time");
-        socket.send(&question("bad")).expect("sent");
+        socket.send(&query("bad")).expect("sent");
         let mut room = [0; 512];
         socket.recv(&mut room).expect("an answer");
         room[3] & 15
@@ -276,7 +276,7 @@ fn the_file_is_read_again() {
     file("blocklist = 'list'\nblock_answer = 'refused'\ncache = '96MiB'");
     server.signal("-HUP");
     let changes = "info dns: settings reloaded changed=block-answer needs_restart=cache policy=";
-    server.hear(&format!("{changes}\"{}\"", policy(1)));
+    server.wait_for(&format!("{changes}\"{}\"", policy(1)));
     assert_eq!(code(), 5, "REFUSED");
     let said = format!("changed        -\nneeds_restart  cache\npolicy         {}\n", policy(1));
     assert_eq!(ctl().out, said);
@@ -288,7 +288,7 @@ fn the_file_is_read_again() {
     ] {
         file(text);
         server.signal("-HUP");
-        server.hear("error dns: reload failed error=");
+        server.wait_for("error dns: reload failed error=");
         ctl().refused(&[why]);
         assert_eq!(code(), 5, "as before");
     }
@@ -310,10 +310,10 @@ fn a_graceful_end() {
     let server = start(&scratch, upstream.local_addr().expect("bound"), "");
     let udp = client(server.address);
     udp.set_read_timeout(Some(PATIENCE)).expect("a time");
-    udp.send(&question("a")).expect("sent");
+    udp.send(&query("a")).expect("sent");
     let mut tcp = TcpStream::connect(server.address).expect("it listens");
     let framed = |message: &[u8]| [&(message.len() as u16).to_be_bytes(), message].concat();
-    tcp.write_all(&framed(&question("b"))).expect("sent");
+    tcp.write_all(&framed(&query("b"))).expect("sent");
     let mut waiting = Vec::new();
     let mut names = BTreeSet::new();
     while names.len() < 2 {
@@ -325,8 +325,8 @@ fn a_graceful_end() {
     server.signal("-TERM");
     // The listener is closed once the stop has begun.
     until("it", || TcpStream::connect(server.address).is_err().then_some(()));
-    for (question, from) in waiting {
-        upstream.send_to(&dns::answer(&question, &[[198, 51, 100, 9]], 3_600), from).expect("sent");
+    for (query, from) in waiting {
+        upstream.send_to(&dns::answer(&query, &[[198, 51, 100, 9]], 3_600), from).expect("sent");
     }
     let mut room = [0; 512];
     let length = udp.recv(&mut room).expect("answered");
@@ -348,7 +348,7 @@ fn two_signals_are_one_request() {
         let at = silent.local_addr().expect("bound");
         let server = start(&scratch, at, "--snapshot cache");
         // The server drains as long as this query is in flight.
-        client(server.address).send(&question("a")).expect("sent");
+        client(server.address).send(&query("a")).expect("sent");
         silent.recv_from(&mut [0; 512]).expect("asked");
         server.signal(signal);
         server.signal(signal);
@@ -365,7 +365,7 @@ fn a_hurried_end() {
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     silent.set_read_timeout(Some(PATIENCE)).expect("a time");
     let mut server = start(&scratch, silent.local_addr().expect("bound"), "");
-    client(server.address).send(&question("a")).expect("sent");
+    client(server.address).send(&query("a")).expect("sent");
     silent.recv_from(&mut [0; 512]).expect("asked");
     let code = until("it", || {
         // Signals within the first second have no effect.
@@ -382,8 +382,8 @@ fn silent_upstreams_are_reported() {
     let at = socket.local_addr().expect("bound");
     drop(socket);
     let mut server = start(&scratch, at, "");
-    server.ask("a");
-    server.hear(&format!("warn dns: upstream down upstream={at}"));
+    server.query("a");
+    server.wait_for(&format!("warn dns: upstream down upstream={at}"));
 }
 
 /// A second server at an address in use is rejected; with --reuse-port both share it.
@@ -424,14 +424,14 @@ fn sockets_are_handed_over() {
     drop(command);
     assert_eq!(server.address, address);
     assert!(server.has_said("fewer sockets than cores, one core serves cores=2 "));
-    assert_eq!(server.octet("a"), 1);
-    assert_eq!(dns::exchange_tcp(address, &question("a")).last(), Some(&1));
+    assert_eq!(server.last_byte("a"), 1);
+    assert_eq!(dns::exchange_tcp(address, &query("a")).last(), Some(&1));
     assert_eq!(server.stop().0, Some(0));
 }
 
 /// The service manager receives that the server is ready, alive, reloading, and stopping.
 #[test]
-fn a_service_manager_is_told() {
+fn a_service_manager_is_notified() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
     // An abstract name: paths of sockets are short, and the directory's path may be too long.
     let name = format!("larder-test-{}", std::process::id());
@@ -442,21 +442,21 @@ fn a_service_manager_is_told() {
     command.args(["dns", "--listen", "127.0.0.1:0", "--upstream", &upstream.address.to_string()]);
     command.env("NOTIFY_SOCKET", format!("@{name}")).env("WATCHDOG_USEC", "50000");
     let server = Server::spawn(&mut command);
-    let hear = |text: &str| loop {
+    let wait_for = |text: &str| loop {
         let mut room = [0; 200];
         let length = manager.recv(&mut room).expect("told");
         if room[..length].starts_with(text.as_bytes()) {
             return;
         }
     };
-    hear("READY=1\nSTATUS=answers with");
-    hear("WATCHDOG=1");
-    hear("WATCHDOG=1");
+    wait_for("READY=1\nSTATUS=answers with");
+    wait_for("WATCHDOG=1");
+    wait_for("WATCHDOG=1");
     server.signal("-HUP");
-    hear("RELOADING=1\nMONOTONIC_USEC=");
-    hear("READY=1");
+    wait_for("RELOADING=1\nMONOTONIC_USEC=");
+    wait_for("READY=1");
     server.signal("-TERM");
-    hear("STOPPING=1");
+    wait_for("STOPPING=1");
     assert_eq!(server.end().0, Some(0));
 }
 
@@ -465,7 +465,7 @@ fn a_service_manager_is_told() {
 fn dnstap_is_written() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
     let server = start(&scratch, upstream.address, "--dnstap tap");
-    assert_eq!(server.octet("a"), 1);
+    assert_eq!(server.last_byte("a"), 1);
     server.signal("-TERM");
     let address = server.address;
     assert_eq!(server.end().0, Some(0));
@@ -488,7 +488,7 @@ fn dnstap_is_written() {
 fn dnstap_names_flows() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
     let server = start(&scratch, upstream.address, "--dnstap tap");
-    let answer = server.ask("a");
+    let answer = server.query("a");
     let address = Ipv4Addr::from(*answer.last_chunk::<4>().expect("an address at its end"));
     assert_eq!(server.stop().0, Some(0));
     let line = |destination: Ipv4Addr| {
@@ -513,7 +513,7 @@ fn answers_are_logged() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
     let line = "--query-log log --query-log-prefix 8";
     let server = start(&scratch, upstream.address, line);
-    assert_eq!((server.octet("a"), server.octet("a")), (1, 1));
+    assert_eq!((server.last_byte("a"), server.last_byte("a")), (1, 1));
     let lines = |name: &str| -> Vec<String> {
         let text = std::fs::read_to_string(scratch.path(name)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -524,7 +524,7 @@ fn answers_are_logged() {
         server.signal(signal);
         until("it", || scratch.path("log").exists().then_some(()));
     }
-    assert_eq!(server.octet("b"), 1);
+    assert_eq!(server.last_byte("b"), 1);
     assert_eq!(server.stop().0, Some(0));
     let words = |line: &String| {
         let words: Vec<&str> = line.split(' ').collect();
@@ -584,7 +584,7 @@ fn a_trial_beside_another() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
     let server = start(&scratch, upstream.address, "--dnstap tap");
     for label in ["a", "b", "b"] {
-        assert_eq!(server.octet(label), 1);
+        assert_eq!(server.last_byte(label), 1);
     }
     server.signal("-TERM");
     let address = server.address;

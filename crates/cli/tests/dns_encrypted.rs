@@ -33,7 +33,7 @@ mod whole {
 
     /// The address in a server's log line with `what`.
     fn at(server: &mut Server, what: &str) -> SocketAddr {
-        let line = server.hear(what);
+        let line = server.wait_for(what);
         let word =
             value(&line, "address").trim_start_matches("https://").trim_end_matches("/dns-query");
         word.parse().expect("an address")
@@ -59,7 +59,7 @@ mod whole {
     /// larder queries larder over each transport, through both complete programs. A replaced
     /// certificate applies from the next connection on.
     #[test]
-    fn larder_asks_larder() {
+    fn larder_queries_larder() {
         let scratch = Scratch::new();
         write_certificate(&scratch);
         let upstream = dns::Server::of_address([198, 51, 100, 7]);
@@ -74,25 +74,25 @@ mod whole {
         let near =
             |url: &str| Server::start(&scratch, ["--upstream", url, "--upstream-ca", "chain.pem"]);
         for (at, url) in urls.iter().enumerate() {
-            let answer = near(url).ask(&format!("n{at}"));
+            let answer = near(url).query(&format!("n{at}"));
             assert!(answer.ends_with(&[198, 51, 100, 7]), "{url}: {answer:?}");
         }
         write_certificate(&scratch);
         assert_eq!(
-            near(&urls[0]).ask("other")[3] & 15,
+            near(&urls[0]).query("other")[3] & 15,
             2,
             "the old certificate is not vouched for"
         );
         far.signal("-HUP");
-        far.hear("certificate reloaded");
-        assert!(near(&urls[0]).ask("renewed").ends_with(&[198, 51, 100, 7]));
+        far.wait_for("certificate reloaded");
+        assert!(near(&urls[0]).query("renewed").ends_with(&[198, 51, 100, 7]));
     }
 
     /// kdig trusts the certificate, and reads responses over TLS and HTTPS, padded because it pads.
     #[test]
-    fn kdig_asks_larder() {
+    fn kdig_queries_larder() {
         if Command::new("kdig").arg("--version").output().is_err() {
-            return skip("kdig_asks_larder", "no kdig here");
+            return skip("kdig_queries_larder", "no kdig here");
         }
         let scratch = Scratch::new();
         write_certificate(&scratch);

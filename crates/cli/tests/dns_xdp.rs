@@ -9,13 +9,13 @@ use common::server::Server;
 use larder_testkit::dns::exchange;
 
 /// A query for the A record of `www.example`.
-const QUESTION: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\0\0\x01\0\x01";
+const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\0\0\x01\0\x01";
 /// The server's data for it.
 const LOCAL_DATA: &str = "www.example 300 A 192.0.2.7\n";
 const ADDRESS: [u8; 4] = [192, 0, 2, 7];
 
 fn is_right(answer: &[u8]) -> bool {
-    answer.starts_with(&QUESTION[..2]) && answer[7] == 1 && answer.ends_with(&ADDRESS)
+    answer.starts_with(&QUERY[..2]) && answer[7] == 1 && answer.ends_with(&ADDRESS)
 }
 
 /// Without XDP, larder logs one line that names what is missing, and serves. If XDP is required, it
@@ -31,8 +31,8 @@ fn falls_back_to_sockets() {
     } else {
         "warn dns: XDP not available, sockets serve error=\"lo: this larder was built without"
     };
-    assert!(server.has_said(reason), "{:?}", server.heard);
-    assert!(is_right(&exchange(server.address, QUESTION)));
+    assert!(server.has_said(reason), "{:?}", server.lines_read);
+    assert!(is_right(&exchange(server.address, QUERY)));
     drop(server);
 
     let must = "dns --listen 127.0.0.1:0 --cache-only --xdp lo --xdp-fallback=false";
@@ -126,9 +126,9 @@ mod by_frames {
     /// names the conflict. The XDP program is removed with the process, even after a kill, and the
     /// next server can use the interface.
     #[test]
-    fn questions_come_by_frames() {
+    fn queries_arrive_in_frames() {
         let scratch = Scratch::new();
-        let Some(pair) = Pair::new("questions_come_by_frames") else { return };
+        let Some(pair) = Pair::new("queries_arrive_in_frames") else { return };
         scratch.write("local", LOCAL_DATA);
         let line = "dns --listen 0.0.0.0:5300,[::]:5300 --cache-only --local-data local --cores 2 \
                     --metrics 10.99.0.1:9953 --xdp s0 --xdp-fallback=false";
@@ -137,7 +137,7 @@ mod by_frames {
             assert!(
                 server.has_said("info dns: XDP open interface=s0 queues=2 "),
                 "{:?}",
-                server.heard
+                server.lines_read
             );
             assert!(pair.has_program());
             server
@@ -149,25 +149,25 @@ mod by_frames {
             // From a hundred ports, and so through both queues: the kernel distributes them by a
             // hash.
             for _ in 0..100 {
-                assert!(is_right(&exchange(address, QUESTION)));
+                assert!(is_right(&exchange(address, QUERY)));
             }
         }
         wait_until_counted("xdp", 200);
         assert_eq!(counted("udp"), 0);
 
         for address in addresses {
-            assert!(is_right(&exchange_tcp(address, QUESTION)));
+            assert!(is_right(&exchange_tcp(address, QUERY)));
         }
         // The kernel reports that no socket is at another port.
         let other = UdpSocket::bind("0.0.0.0:0").expect("a socket");
         other.connect("10.99.0.1:5301").expect("connected");
         other.set_read_timeout(Some(PATIENCE)).expect("set");
-        other.send(QUESTION).expect("sent");
+        other.send(QUERY).expect("sent");
         let refused = other.recv(&mut [0; 512]).expect_err("nobody is there");
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
         // An address that the server's machine gets later is served through the kernel.
         assert_eq!(ip(&format!("-n {} addr add 10.99.0.3/24 dev s0", pair.0.name)).code, Some(0));
-        assert!(is_right(&exchange(SocketAddr::from(([10, 99, 0, 3], PORT)), QUESTION)));
+        assert!(is_right(&exchange(SocketAddr::from(([10, 99, 0, 3], PORT)), QUERY)));
         wait_until_counted("udp", 1);
         wait_until_counted("tcp", 2);
 
@@ -179,9 +179,9 @@ mod by_frames {
         pair.wait_until_free();
         drop(server);
         let mut server = start();
-        assert!(is_right(&exchange(addresses[0], QUESTION)));
+        assert!(is_right(&exchange(addresses[0], QUERY)));
         server.signal("-TERM");
-        server.hear("info dns: stopped queries=");
+        server.wait_for("info dns: stopped queries=");
         assert!(server.child.wait().expect("ended").success());
         pair.wait_until_free();
     }

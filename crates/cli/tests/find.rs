@@ -87,10 +87,10 @@ fn what_is_shown_and_refused() {
 fn damage_is_said() {
     let scratch = store();
     let path = scratch.path("kept/00000000.pcapng");
-    let mut octets = std::fs::read(&path).expect("a segment");
-    let end = octets.len() - 200;
-    octets[end - 100..end].fill(0);
-    std::fs::write(&path, &octets).expect("written");
+    let mut bytes = std::fs::read(&path).expect("a segment");
+    let end = bytes.len() - 200;
+    bytes[end - 100..end].fill(0);
+    std::fs::write(&path, &bytes).expect("written");
     let run = scratch.run("find -d kept 192.0.2.1 -w out.pcapng --quiet");
     assert_eq!(run.code, Some(1), "{}", run.err);
     let lost = ["1 packet", "2 packets"].iter().any(|text| run.err.contains(text));

@@ -51,10 +51,10 @@ mod whole {
 
     /// The URL in a server's log line for HTTPS.
     fn url(server: &mut Server) -> String {
-        value(&server.hear("transport=https"), "address").to_owned()
+        value(&server.wait_for("transport=https"), "address").to_owned()
     }
 
-    fn ask(server: &Server) -> (u16, String) {
+    fn request(server: &Server) -> (u16, String) {
         let response = fetch(server.address, "/");
         (response.status(), response.text().to_owned())
     }
@@ -62,21 +62,21 @@ mod whole {
     /// larder requests from larder over TLS, through both complete programs. A replaced certificate
     /// applies from the next connection on.
     #[test]
-    fn larder_asks_larder() {
+    fn larder_fetches_from_larder() {
         let scratch = Scratch::new();
         write_certificate(&scratch);
         let origin = origin();
         let mut far = serve(&scratch, &format!("{LISTEN} --origin http://{}", origin.address));
         let near = format!("--origin-ca chain.pem --origin {}", url(&mut far));
         let before = serve(&scratch, &near);
-        assert_eq!(ask(&before), (200, "https".to_owned()));
+        assert_eq!(request(&before), (200, "https".to_owned()));
         write_certificate(&scratch);
         let other = serve(&scratch, &near);
-        assert_eq!(ask(&other).0, 502, "the old one is not vouched for");
+        assert_eq!(request(&other).0, 502, "the old one is not vouched for");
         far.signal("-HUP");
-        far.hear("certificate reloaded");
+        far.wait_for("certificate reloaded");
         let renewed = serve(&scratch, &near);
-        assert_eq!(ask(&renewed), (200, "https".to_owned()));
+        assert_eq!(request(&renewed), (200, "https".to_owned()));
         let (code, said) = far.stop();
         assert_eq!(code, Some(0), "{said}");
     }
@@ -97,7 +97,7 @@ mod whole {
         let said = ["certificate reloaded", "did you mean 'origin'"];
         scratch.run("ctl reload --socket ctl").refused(&said);
         server.signal("-HUP");
-        let line = server.hear("reload failed");
+        let line = server.wait_for("reload failed");
         assert!(line.contains("certificate reloaded"), "{line}");
         std::fs::write(scratch.path("key.pem"), "").expect("written");
         scratch.run("ctl reload --socket ctl").refused(&["certificate unchanged", said[1]]);
@@ -107,16 +107,16 @@ mod whole {
         assert!(run.out.contains("certificate unchanged"), "{}", run.out);
         // The server presents the certificate that it loaded last, and the client trusts it.
         let near = format!("--origin-ca chain.pem --origin {url}");
-        assert_eq!(ask(&serve(&scratch, &near)), (200, "https".to_owned()));
+        assert_eq!(request(&serve(&scratch, &near)), (200, "https".to_owned()));
     }
 
     /// curl trusts the certificate and uses HTTP/2, or HTTP/1.1 with a flag; the log shows the
     /// version.
     #[test]
-    fn curl_asks_larder() {
+    fn curl_fetches_from_larder() {
         let version = Command::new("curl").arg("--version").output();
         if !version.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains("HTTP2")) {
-            return skip("curl_asks_larder", "no curl with HTTP/2 here");
+            return skip("curl_fetches_from_larder", "no curl with HTTP/2 here");
         }
         let scratch = Scratch::new();
         write_certificate(&scratch);

@@ -36,12 +36,12 @@ impl Origin {
 
     fn at(listener: TcpListener) -> Origin {
         let origin = http::Origin::at(listener);
-        let asked = AtomicU64::new(0);
+        let requests = AtomicU64::new(0);
         origin.answers_by(move |head| {
             let target = head.line.split(' ').nth(1).expect("a target");
             let parts = target.split('/').filter_map(|part| part.split_once(':'));
             let fields: Vec<String> = parts.map(|(name, it)| format!("{name}: {it}")).collect();
-            let mut body = format!("answer {}\n", asked.fetch_add(1, Ordering::Relaxed) + 1);
+            let mut body = format!("answer {}\n", requests.fetch_add(1, Ordering::Relaxed) + 1);
             let bytes = target.split_once("/bytes:").map_or("0", |(_, rest)| rest);
             let bytes =
                 bytes.split('/').next().and_then(|text| text.parse().ok()).expect("a number");
@@ -52,7 +52,7 @@ impl Origin {
         Origin(origin)
     }
 
-    fn asked(&self) -> u64 {
+    fn requests(&self) -> u64 {
         self.answered() as u64
     }
 
@@ -76,7 +76,7 @@ fn served_by(origin: SocketAddr, scratch: &Scratch, line: &str) -> Server {
 }
 
 /// The response on a new connection: status, headers and body.
-fn ask(server: SocketAddr, request: &str) -> (u16, String, String) {
+fn exchange(server: SocketAddr, request: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(server).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time");
     stream.write_all(request.as_bytes()).expect("sent");
@@ -89,13 +89,13 @@ fn ask(server: SocketAddr, request: &str) -> (u16, String, String) {
 
 fn get(server: SocketAddr, target: &str) -> String {
     let request = format!("GET {target} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
-    let (status, head, body) = ask(server, &request);
+    let (status, head, body) = exchange(server, &request);
     assert_eq!(status, 200, "{head}");
     body
 }
 
 /// The address after `http://` in a line.
-fn told_address(line: &str) -> SocketAddr {
+fn reported_address(line: &str) -> SocketAddr {
     let after = line.split("http://").nth(1).expect("an address");
     after.split('/').next().expect("it").parse().expect("an address")
 }
@@ -105,12 +105,12 @@ fn told_address(line: &str) -> SocketAddr {
 fn metrics() {
     let (scratch, origin) = (Scratch::new(), Origin::start());
     let mut server = origin.served(&scratch, "--metrics 127.0.0.1:0");
-    let metrics = told_address(&server.hear("metrics listening url=http://"));
+    let metrics = reported_address(&server.wait_for("metrics listening url=http://"));
     for _ in 0..3 {
         assert_eq!(get(server.address, "/cache-control:max-age=60"), "answer 1\n");
     }
     let text = until("it", || {
-        let (_, _, text) = ask(metrics, "GET /metrics HTTP/1.0\r\n\r\n");
+        let (_, _, text) = exchange(metrics, "GET /metrics HTTP/1.0\r\n\r\n");
         text.contains("\nlarder_http_hits_total 2\n").then_some(text)
     });
     for line in [
@@ -130,7 +130,7 @@ fn metrics() {
     let (code, said) = server.stop();
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("info http: stopped requests=3 hits=2 "), "{said}");
-    assert_eq!(origin.asked(), 1);
+    assert_eq!(origin.requests(), 1);
 }
 
 /// After a purge by URL, by tag or of everything, larder requests the object again, for all
@@ -176,7 +176,7 @@ fn purges() {
     ctl("flush --soft");
     assert_eq!(all(), [12, 13, 14]);
     assert_eq!(all(), [12, 13, 14]);
-    assert_eq!(origin.asked(), 14);
+    assert_eq!(origin.requests(), 14);
 
     let run = scratch.run("ctl dump --socket ctl");
     assert!(run.code == Some(2) && run.err.contains("larder http has no command"), "{run:?}");
@@ -200,7 +200,7 @@ fn purge_method() {
     let purge = |target: &str, fields: &str| {
         let request =
             format!("PURGE {target} HTTP/1.1\r\nHost: A.test\r\nConnection: close\r\n{fields}\r\n");
-        ask(server.address, &request)
+        exchange(server.address, &request)
     };
     assert_eq!(get(server.address, target), "answer 1\n");
     for (number, (of, fields, text)) in [
@@ -223,9 +223,9 @@ fn purge_method() {
 
     let server = origin.served(&scratch, "");
     let (status, head, _) =
-        ask(server.address, "PURGE / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
+        exchange(server.address, "PURGE / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
     assert!(status == 405 && head.contains("\r\nAllow: GET, HEAD\r\n"), "{head}");
-    assert_eq!(origin.asked(), 6, "the origin is not asked");
+    assert_eq!(origin.requests(), 6, "the origin is not asked");
     scratch
         .run(&format!("http --origin http://{} --purge-from 1.2.3.4/33", origin.address))
         .refused(&["--purge-from", "192.0.2.0/24"]);
@@ -247,15 +247,15 @@ fn access_log() {
     };
     let target = "/cache-control:max-age=60";
     get(server.address, target);
-    ask(
+    exchange(
         server.address,
         &format!(
             "GET {target} HTTP/1.1\r\nHost: A.test\r\nConnection: close\r\nUser-Agent: b\"c\r\nReferer: d\r\n\r\n"
         ),
     );
-    ask(server.address, &format!("HEAD {target} HTTP/1.0\r\nHost: a.test\r\n\r\n"));
-    ask(server.address, "GET / HTTP/1.1\r\nHost : a\r\n\r\n");
-    ask(
+    exchange(server.address, &format!("HEAD {target} HTTP/1.0\r\nHost: a.test\r\n\r\n"));
+    exchange(server.address, "GET / HTTP/1.1\r\nHost : a\r\n\r\n");
+    exchange(
         server.address,
         "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc",
     );
@@ -334,7 +334,7 @@ fn access_log_elsewhere() {
 
     let mut server = origin.served(&scratch, "--access-log /dev/full --ctl ctl");
     get(server.address, "/a?b");
-    server.hear("error http: output failed output=\"access log\" path=/dev/full ");
+    server.wait_for("error http: output failed output=\"access log\" path=/dev/full ");
     let stats = scratch.run("ctl stats --json --socket ctl").out;
     let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
     assert_eq!((&stats["log_lines_written"], &stats["log_lines_lost"]), (&0.into(), &1.into()));
@@ -351,7 +351,7 @@ fn proxy_protocol() {
     let server = origin.served_by(&scratch, &format!("--cores 1 --access-log-format json {line}"));
     let request = "GET /a HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
     let v1 = format!("PROXY TCP4 192.0.2.7 192.0.2.8 51000 80\r\n{request}");
-    assert_eq!(ask(server.address, &v1).0, 200);
+    assert_eq!(exchange(server.address, &v1).0, 200);
     let mut v2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x21\0\x24".to_vec();
     v2.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
     v2.extend([0; 20]);
@@ -366,11 +366,11 @@ fn proxy_protocol() {
     assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
     let purge =
         "PROXY TCP4 192.0.2.9 192.0.2.8 51000 80\r\nPURGE /a HTTP/1.0\r\nHost: a.test\r\n\r\n";
-    assert_eq!(ask(server.address, purge).0, 200);
+    assert_eq!(exchange(server.address, purge).0, 200);
     // Without the header, and with part of it.
-    for octets in [request, "PROXY TCP4 192.0"] {
+    for bytes in [request, "PROXY TCP4 192.0"] {
         let mut stream = TcpStream::connect(server.address).expect("it listens");
-        stream.write_all(octets.as_bytes()).expect("sent");
+        stream.write_all(bytes.as_bytes()).expect("sent");
         let mut text = Vec::new();
         // The connection may be reset, since the server did not read all.
         let _ = stream.read_to_end(&mut text);
@@ -456,9 +456,9 @@ fn health_checks() {
     command.args(["--health-interval", "1s", "--origin"]);
     command.arg(format!("http://{dead_address},http://{}", origin.address));
     let mut server = Server::spawn(&mut command);
-    let line = server.hear("warn http: origin down error=");
+    let line = server.wait_for("warn http: origin down error=");
     assert!(line.ends_with(&format!(" origin={dead_address} checks=8 good=2")), "{line}");
-    assert!(origin.asked() >= 5, "the other is asked too");
+    assert!(origin.requests() >= 5, "the other is asked too");
     let run = scratch.run("ctl stats --json --socket ctl");
     let stats: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
     assert_eq!(stats["origin_up"][dead_address.to_string()], 0.0, "{stats}");
@@ -467,14 +467,14 @@ fn health_checks() {
         get(server.address, "/a");
     }
     let back = Origin::at(TcpListener::bind(dead_address).expect("its port is free"));
-    server.hear("info http: origin up ");
-    let checks = back.asked();
+    server.wait_for("info http: origin up ");
+    let checks = back.requests();
     assert!(checks >= 1, "{checks}");
     // Round robin: of four requests the origin gets some.
     for _ in 0..4 {
         get(server.address, "/a");
     }
-    assert!(back.asked() > checks);
+    assert!(back.requests() > checks);
     scratch
         .run(&format!("http --origin http://{} --health-check alive", origin.address))
         .refused(&["--health-check", "/health"]);
@@ -532,15 +532,15 @@ fn a_restart_is_warm() {
     ] {
         scratch.write("kept", text);
         let server = start();
-        assert!(server.has_said(said), "{:?}", server.heard);
+        assert!(server.has_said(said), "{:?}", server.lines_read);
         get(server.address, plain);
         assert_eq!(server.stop().0, Some(0));
-        let octets = std::fs::read(scratch.path("kept")).expect("a file");
-        assert_eq!(octets == text.as_bytes(), said.contains("another program"), "{text}");
+        let bytes = std::fs::read(scratch.path("kept")).expect("a file");
+        assert_eq!(bytes == text.as_bytes(), said.contains("another program"), "{text}");
     }
     // The last file is larder's own; half of it is also loaded.
-    let octets = std::fs::read(scratch.path("kept")).expect("a file");
-    std::fs::write(scratch.path("kept"), &octets[..octets.len() - 1]).expect("written");
+    let bytes = std::fs::read(scratch.path("kept")).expect("a file");
+    std::fs::write(scratch.path("kept"), &bytes[..bytes.len() - 1]).expect("written");
     let server = start();
     assert!(server.has_said("warn http: snapshot damaged, loaded in part file=kept "));
     get(server.address, plain);
@@ -559,15 +559,15 @@ fn failed_origins_are_reported() {
     let at = server.address;
     let fail = || {
         let request = "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
-        assert_eq!(ask(at, request).0, 502);
+        assert_eq!(exchange(at, request).0, 502);
     };
     (0..3).for_each(|_| fail());
-    let line = server.hear(&format!("warn http: origin connections failed origin={closed} "));
+    let line = server.wait_for(&format!("warn http: origin connections failed origin={closed} "));
     assert!(line.contains("refused"), "{line}");
     // Later failures are not reported for a minute; the reload shows that they were processed.
     (0..3).for_each(|_| fail());
     server.signal("-HUP");
-    server.hear("settings reloaded");
+    server.wait_for("settings reloaded");
     let (_, said) = server.stop();
     assert_eq!(said.matches("connections failed").count(), 1, "{said}");
 }
@@ -591,7 +591,7 @@ fn open_files_are_divided() {
     command.args(["--listen", "127.0.0.1:0", "--origin", &format!("http://{}", origin.address)]);
     command.current_dir(scratch.path(".")).env_clear().env("PATH", "/usr/bin:/bin");
     let mut server = Server::spawn(&mut command);
-    let line = server.heard.iter().find(|line| line.contains("too few open files limit=256 "));
+    let line = server.lines_read.iter().find(|line| line.contains("too few open files limit=256 "));
     let places = larder_testkit::process::value(line.expect("it is limited"), "clients_max");
     let places: usize = places.parse().expect("a number");
     // Half of the descriptors that remain after larder's own.
@@ -607,7 +607,7 @@ fn open_files_are_divided() {
     // One of these connections is beyond the limit, whichever event loop turn accepts it.
     until("it", || (connect().read(&mut [0]).ok() == Some(0)).then_some(()));
     drop((idle, last));
-    server.hear("warn http: clients refused count=");
+    server.wait_for("warn http: clients refused count=");
 }
 
 /// Without a free descriptor the client gets 503, larder logs it, and the origin is not down.
@@ -625,7 +625,7 @@ fn a_shortage_is_not_the_origins() {
     assert_eq!(status("Cache-Control: only-if-cached\r\n"), 504);
     limit_files(&server, "3");
     assert_eq!(status(""), 503);
-    server.hear("warn http: connections failed count=");
+    server.wait_for("warn http: connections failed count=");
     limit_files(&server, "256");
     assert_eq!(status(""), 200);
     let (_, said) = server.stop();
@@ -662,7 +662,7 @@ fn two_signals_are_one_request() {
         let mut origin = http::Connection::new(listener.accept().expect("it asks").0);
         origin.head();
         server.signal(signal);
-        server.hear("info http: draining");
+        server.wait_for("info http: draining");
         server.signal(signal);
         let fields = "Cache-Control: max-age=600\r\nContent-Length: 5\r\n\r\nwhole";
         origin.send(format!("HTTP/1.1 200 OK\r\n{fields}"));
@@ -705,9 +705,9 @@ fn reloads() {
 
     file(&new, "access_log = 'log'\nbody_max = 10\nmemory = '64MiB'\npurge_from = '127.0.0.1'");
     server.signal("-HUP");
-    server.hear("reloaded changed=origin,body-max,purge-from,access-log needs_restart=memory");
+    server.wait_for("reloaded changed=origin,body-max,purge-from,access-log needs_restart=memory");
     assert_eq!(fetch(plain).1, "answer 1\n", "it is the other's first");
-    assert_eq!((old.asked(), new.asked()), (1, 1));
+    assert_eq!((old.requests(), new.requests()), (1, 1));
     let purge = "PURGE /a HTTP/1.1\r\nHost: a.test\r\n\r\n";
     assert_eq!(fetch(purge).0, 200);
     let lines = |name: &str| {
@@ -747,7 +747,7 @@ fn reloads() {
     ] {
         scratch.write("larder.toml", text);
         server.signal("-HUP");
-        server.hear("error http: reload failed error=");
+        server.wait_for("error http: reload failed error=");
         ctl().refused(&[said]);
         assert_eq!(fetch(plain).1.split(' ').next(), Some("answer"));
     }

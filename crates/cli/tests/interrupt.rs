@@ -238,16 +238,16 @@ fn the_watchdog_is_fed_during_the_last_flush() {
     command.env("NOTIFY_SOCKET", format!("@{name}")).env("WATCHDOG_USEC", "50000");
     let mut child =
         command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
-    let hear = |text: &str| loop {
+    let wait_for = |text: &str| loop {
         let mut room = [0; 200];
         let length = manager.recv(&mut room).expect("told");
         if room[..length].starts_with(text.as_bytes()) {
             return;
         }
     };
-    hear("STOPPING=1");
+    wait_for("STOPPING=1");
     for _ in 0..5 {
-        hear("WATCHDOG=1");
+        wait_for("WATCHDOG=1");
     }
     let mut log = String::new();
     child.stdout.take().expect("piped").read_to_string(&mut log).expect("UTF-8");
@@ -288,16 +288,16 @@ fn the_file_is_read_again() {
     }
     let Live { mut child, stdin } = live;
     let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let mut hear = |text: &str| {
+    let mut wait_for = |text: &str| {
         let line = lines.next().expect("a line").expect("UTF-8");
         assert!(line.contains(text), "{line}");
     };
     scratch.write("larder.toml", "[annotate]\ncores = 2\nlinger = '9s'\n");
     process::signal(child.id(), "-HUP");
-    hear("info annotate: settings reloaded changed=none needs_restart=cores,linger");
+    wait_for("info annotate: settings reloaded changed=none needs_restart=cores,linger");
     scratch.write("larder.toml", "[annotate]\ncoers = 2\n");
     process::signal(child.id(), "-HUP");
-    hear("error annotate: reload failed error=");
+    wait_for("error annotate: reload failed error=");
     drop(stdin);
     child.wait().expect("ends");
 }

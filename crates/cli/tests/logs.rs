@@ -92,7 +92,7 @@ fn reloads() {
         });
         scratch.write("larder.toml", format!("[{component}]\nlog_format = 'json'\n"));
         program.signal("-HUP");
-        let line = program.hear("");
+        let line = program.wait_for("");
         let line: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
         assert_eq!(line["event"], "settings reloaded");
         assert_eq!((&line["level"], &line["component"]), (&"info".into(), &component.into()));

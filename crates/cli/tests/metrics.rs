@@ -21,7 +21,7 @@ fn text(scratch: &Scratch, line: &str) -> String {
         // Only annotate reads its input.
         let _ = pipe.write_all(&TestCapture::new().bytes);
     }
-    let said = program.hear("metrics listening url=http://");
+    let said = program.wait_for("metrics listening url=http://");
     let at = said.split("http://").nth(1).and_then(|at| at.strip_suffix("/metrics"));
     let response = fetch(at.expect("a URL").parse().expect("an address"), "/metrics");
     program.kill();

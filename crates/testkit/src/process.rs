@@ -74,7 +74,7 @@ pub struct Program {
     pub child: Child,
     lines: Receiver<String>,
     /// The lines read so far.
-    pub heard: Vec<String>,
+    pub lines_read: Vec<String>,
 }
 
 impl Program {
@@ -88,7 +88,7 @@ impl Program {
                 let _ = say.send(line);
             }
         });
-        Program { child, lines, heard: Vec::new() }
+        Program { child, lines, lines_read: Vec::new() }
     }
 
     /// The process ID.
@@ -98,31 +98,31 @@ impl Program {
 
     /// Waits for another line with `text`.
     #[track_caller]
-    pub fn hear(&mut self, text: &str) -> String {
+    pub fn wait_for(&mut self, text: &str) -> String {
         let begun = Instant::now();
         loop {
             match self.lines.recv_timeout(PATIENCE.saturating_sub(begun.elapsed())) {
                 Ok(line) => {
-                    self.heard.push(line.clone());
+                    self.lines_read.push(line.clone());
                     if line.contains(text) {
                         return line;
                     }
                 }
-                Err(_) => panic!("{text:?} was not said, but {:?}", self.heard),
+                Err(_) => panic!("{text:?} was not said, but {:?}", self.lines_read),
             }
         }
     }
 
     /// Waits for any line; `None` if the program ends before.
-    pub fn hear_any(&mut self) -> Option<String> {
+    pub fn next_line(&mut self) -> Option<String> {
         let line = self.lines.recv_timeout(PATIENCE).ok()?;
-        self.heard.push(line.clone());
+        self.lines_read.push(line.clone());
         Some(line)
     }
 
     /// True if a line with `text` was read before.
     pub fn has_said(&self, text: &str) -> bool {
-        self.heard.iter().any(|line| line.contains(text))
+        self.lines_read.iter().any(|line| line.contains(text))
     }
 
     /// Sends it a signal.
@@ -143,8 +143,8 @@ impl Program {
     /// Waits for the program to end; returns its exit status and all lines.
     pub fn end(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().expect("it ends").code();
-        self.heard.extend(self.lines.iter());
-        (code, std::mem::take(&mut self.heard).join("\n"))
+        self.lines_read.extend(self.lines.iter());
+        (code, std::mem::take(&mut self.lines_read).join("\n"))
     }
 
     /// Sends SIGTERM, and waits for the program to end.
@@ -188,8 +188,8 @@ pub fn tshark(capture: &Path, options: &[&str], fields: &[&str]) -> Option<Vec<S
         command.args(["-e", field]);
     });
     let output = command.arg("-r").arg(capture).output().ok()?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {told}", capture.display());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {stderr}", capture.display());
     let text = String::from_utf8_lossy(&output.stdout);
     Some(text.lines().map(str::to_owned).collect())
 }

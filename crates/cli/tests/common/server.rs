@@ -31,19 +31,19 @@ impl Server {
     /// Starts a command that becomes a server, and waits for the log line with its addresses.
     pub fn spawn(command: &mut Command) -> Server {
         let mut program = Program::start(command);
-        let line = program.hear(": listening address=");
+        let line = program.wait_for(": listening address=");
         let first = value(&line, "address").split(',').next().expect("split gives one");
         Server { program: Some(program), address: first.parse().expect("an address") }
     }
 
     /// Queries the address of `<label>.example`.
-    pub fn ask(&self, label: &str) -> Vec<u8> {
-        exchange(self.address, &question(label))
+    pub fn query(&self, label: &str) -> Vec<u8> {
+        exchange(self.address, &query(label))
     }
 
     /// The last byte of that address.
-    pub fn octet(&self, label: &str) -> u8 {
-        let answer = self.ask(label);
+    pub fn last_byte(&self, label: &str) -> u8 {
+        let answer = self.query(label);
         assert_eq!((answer[3] & 15, answer[7]), (0, 1), "{answer:?}");
         *answer.last().expect("an answer is longer")
     }
@@ -83,6 +83,6 @@ impl Drop for Server {
 }
 
 /// A query for the A record of `<label>.example`.
-pub fn question(label: &str) -> Vec<u8> {
+pub fn query(label: &str) -> Vec<u8> {
     larder_testkit::dns::query(0x1234, format!("{label}.example"), larder_testkit::dns::A)
 }

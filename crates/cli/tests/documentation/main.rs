@@ -55,11 +55,11 @@ fn run(file: &str) {
     command.args(own).arg(std::env::current_exe().expect("a path"));
     command.args(["--exact", &test, "--nocapture"]).env(INSIDE, scratch.path(""));
     let run = command.output().expect("unshare runs");
-    let heard = String::from_utf8_lossy(&run.stderr);
-    for line in heard.lines().filter(|line| line.starts_with("SKIP ")) {
+    let errors = String::from_utf8_lossy(&run.stderr);
+    for line in errors.lines().filter(|line| line.starts_with("SKIP ")) {
         let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
     }
-    assert!(run.status.success(), "{}{heard}", String::from_utf8_lossy(&run.stdout));
+    assert!(run.status.success(), "{}{errors}", String::from_utf8_lossy(&run.stdout));
 }
 
 /// A test for each page.

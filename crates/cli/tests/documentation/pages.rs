@@ -89,7 +89,7 @@ const LOST: &str = "
     sleep 2";
 
 /// Queries of a comparison, until it has once logged its progress.
-const ASKED: &str =
+const REPEATED_QUERIES: &str =
     "for i in {1..13}; do dig @127.0.0.1 -p 5301 n7.example n$i.example; sleep 1; done";
 
 /// Replays until the open segment has packets.
@@ -204,7 +204,7 @@ pub const PAGES: &[Page] = &[
             unbound -d -c $NOTES/upstream.conf &
             unbound -d -c $NOTES/resolver.conf &",
         notes: &[
-            ("larder dns --shadow 127.0.0.1:5301", &[Figures, Then(ASKED)]),
+            ("larder dns --shadow 127.0.0.1:5301", &[Figures, Then(REPEATED_QUERIES)]),
             (
                 "tcpdump",
                 &[Server("dns: comparison started "), Then("dig @9.9.9.9 example.com; sleep 1")],

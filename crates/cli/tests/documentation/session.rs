@@ -187,8 +187,8 @@ impl Session<'_> {
     fn end(&mut self, mut server: Server) {
         let place = &server.place;
         let group = format!("-{}", server.child.id());
-        let asked = Command::new("kill").args(["-INT", "--", &group]).status();
-        if !asked.is_ok_and(|status| status.success()) {
+        let requested = Command::new("kill").args(["-INT", "--", &group]).status();
+        if !requested.is_ok_and(|status| status.success()) {
             let said = read(&server.output);
             return self.wrong.push(format!("{place}: has ended before\n{said}"));
         }

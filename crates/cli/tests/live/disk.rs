@@ -35,7 +35,7 @@ impl SmallDisk {
         let mut command = Command::new("unshare");
         command.args(["-m", "--propagation", "private", "sh", "-c", &mount]);
         let mut holder = Program::start(command.stdin(Stdio::null()));
-        let said = holder.hear_any();
+        let said = holder.next_line();
         if said.as_deref() != Some("mounted") {
             skip(test, format!("no mount of its own: {}", said.unwrap_or_default()));
             return None;
@@ -82,10 +82,10 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 fn numbers(files: &[PathBuf]) -> Vec<u32> {
     let mut numbers = Vec::new();
     for file in files {
-        let octets = fs::read(file).unwrap_or_default();
-        let Ok((mut capture, mut offset)) = Capture::open(&octets) else { continue };
+        let payload = fs::read(file).unwrap_or_default();
+        let Ok((mut capture, mut offset)) = Capture::open(&payload) else { continue };
         loop {
-            offset = match capture.next(&octets, offset, false) {
+            offset = match capture.next(&payload, offset, false) {
                 Step::Record(record) => {
                     numbers.extend(number(record.frame));
                     record.next_offset
@@ -138,22 +138,22 @@ fn full_disk() {
     let mut capture = Program::start(&mut disk.there(&world.larder(&line)));
     world.wait_for_answers();
 
-    let octets = [1; 1400];
+    let payload = [1; 1400];
     until("a refusal", || {
         for _ in 0..64 {
-            names.send(1, 7000, &octets);
+            names.send(1, 7000, &payload);
         }
         (world.count("store_disk_errors") > 0).then_some(())
     });
-    capture.hear("error store: disk failed, packets are dropped ");
+    capture.wait_for("error store: disk failed, packets are dropped ");
     // A later refusal is not reported.
     until("another refusal", || {
         for _ in 0..64 {
-            names.send(1, 7000, &octets);
+            names.send(1, 7000, &payload);
         }
         (world.count("store_disk_errors") > 1).then_some(())
     });
-    names.ask(5);
+    names.query(5);
     names.send(5, 7001, b"while the disk is full");
     until("a flow meanwhile", || (named(&world.log(), 7001).len() == 1).then_some(()));
     assert!(world.count("store_packets_lost") > 0);
@@ -163,13 +163,13 @@ fn full_disk() {
     let closed = world.count("store_segments_closed");
     until("segments to be written again", || {
         for _ in 0..64 {
-            names.send(1, 7000, &octets);
+            names.send(1, 7000, &payload);
         }
         (world.count("store_segments_closed") > closed + 2).then_some(())
     });
-    capture.hear("info store: disk recovered ");
+    capture.wait_for("info store: disk recovered ");
     let refusals = world.count("store_disk_errors");
-    names.ask(6);
+    names.query(6);
     names.send(6, 7002, b"kept again");
     let deleted = world.count("store_segments_deleted");
     names.send(6, 7002, b"kept again, twice");
@@ -183,7 +183,7 @@ fn full_disk() {
     assert!(bytes <= (3 << 20) + (512 << 10), "{bytes} octets");
     until("the oldest to go", || {
         for _ in 0..64 {
-            names.send(1, 7000, &octets);
+            names.send(1, 7000, &payload);
         }
         (world.count("store_segments_deleted") > deleted + 3).then_some(())
     });
@@ -193,9 +193,9 @@ fn full_disk() {
 
     let (code, said) = capture.stop();
     assert_eq!(code, Some(0), "{said}");
-    let told = |text: &str| said.lines().filter(|line| line.contains(text)).count();
-    assert_eq!(told("error store: disk failed, packets are dropped "), 1, "{said}");
-    assert_eq!(told("info store: disk recovered "), 1, "{said}");
+    let count = |text: &str| said.lines().filter(|line| line.contains(text)).count();
+    assert_eq!(count("error store: disk failed, packets are dropped "), 1, "{said}");
+    assert_eq!(count("info store: disk recovered "), 1, "{said}");
     assert_eq!(named(&world.log(), 7001)[&5].as_deref(), Some("n5.example"));
     all_are_sound(&seen.join("kept"));
 }
@@ -209,7 +209,7 @@ fn kill_and_restart() {
     const KEEP: &str = "--udp-idle 1s -w kept --store 64MiB --segment 256KiB --store-memory 8MiB";
     let Some(world) = World::new(TEST) else { return };
     let names = world.names();
-    names.ask(0);
+    names.query(0);
     let stream = Stream::start(names);
     let kept = world.scratch.path("kept");
     let mut closed: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
@@ -217,7 +217,7 @@ fn kill_and_restart() {
     for round in 0..3 {
         let mut capture = world.capture(KEEP);
         if round > 0 {
-            let line = capture.hear("info store: segment recovered ");
+            let line = capture.wait_for("info store: segment recovered ");
             assert!(line.contains(" packets="), "{line}");
         }
         let begun = stream.sent();
@@ -233,8 +233,8 @@ fn kill_and_restart() {
         capture.child.wait().expect("it ends");
 
         assert!(world.log_text().ends_with('\n'), "a torn line");
-        for (path, octets) in &closed {
-            assert!(fs::read(path).expect("still there") == *octets, "{}", path.display());
+        for (path, payload) in &closed {
+            assert!(fs::read(path).expect("still there") == *payload, "{}", path.display());
         }
         let all = files(&kept);
         let now = numbers(&all);
@@ -278,16 +278,16 @@ struct Stream {
 impl Stream {
     fn start(names: Names) -> Stream {
         let (next, ends) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
-        let (to_say, to_hear) = (next.clone(), ends.clone());
+        let (to_say, to_read) = (next.clone(), ends.clone());
         let thread = thread::spawn(move || {
             for number in 0u32.. {
-                if to_hear.load(Ordering::Acquire) {
+                if to_read.load(Ordering::Acquire) {
                     return;
                 }
-                let mut octets = [7; 300];
-                octets[..4].copy_from_slice(&number.to_be_bytes());
+                let mut payload = [7; 300];
+                payload[..4].copy_from_slice(&number.to_be_bytes());
                 // The flow changes now and then, so that flows end and the log grows.
-                names.send((number / 50 % 200) as u8, 7000, &octets);
+                names.send((number / 50 % 200) as u8, 7000, &payload);
                 to_say.store(number + 1, Ordering::Release);
                 if number % 4 == 0 {
                     thread::sleep(Duration::from_millis(1));

@@ -14,7 +14,7 @@ use crate::world::{Names, World, named};
 
 /// Sends a query and then a flow, which must be in the log with its name.
 fn is_named(world: &World, names: &Names, k: u8, port: u16) {
-    names.ask(k);
+    names.query(k);
     names.send(k, port, b"hello");
     let name = format!("n{k}.example");
     until(&name, || {
@@ -70,7 +70,7 @@ fn a_capture_that_cannot_go_on_ends() {
     let Some(world) = World::new(TEST) else { return };
     let names = world.names();
     let mut capture = world.capture("--rings 2");
-    names.ask(1);
+    names.query(1);
     names.send(1, 7001, b"hello");
     let mut times = 0;
     let code = until("an end", || {
@@ -79,12 +79,12 @@ fn a_capture_that_cannot_go_on_ends() {
         times += 1;
         // larder reports each new interface before the test creates the next; it ends at the last
         // one.
-        let said = capture.hear("recreated");
+        let said = capture.wait_for("recreated");
         said.contains("cannot be captured from").then(|| capture.child.wait().expect("it ends"))
     });
     assert!(times > 1);
     assert_eq!(code.code(), Some(2));
-    assert!(capture.heard.last().is_some_and(|line| line.contains("start again")));
+    assert!(capture.lines_read.last().is_some_and(|line| line.contains("start again")));
     let flows = named(&world.log(), 7001);
     assert_eq!(flows.get(&1), Some(&Some("n1.example".to_owned())), "{flows:?}");
 }
@@ -142,10 +142,10 @@ fn rights() {
     let capture = Program::start(&mut open.larder(&world, "-all,+net_raw", line));
     let ctl = open.0.join("out/ctl");
     until("a capture", || {
-        let ask = format!("ctl --socket {} stats", ctl.display());
-        (world.scratch.run(&ask).code == Some(0)).then_some(())
+        let command = format!("ctl --socket {} stats", ctl.display());
+        (world.scratch.run(&command).code == Some(0)).then_some(())
     });
-    names.ask(7);
+    names.query(7);
     names.send(7, 7000, b"seen");
     let log = open.0.join("out/log");
     until("its name", || fs::read_to_string(&log).ok()?.contains("\"n7.example\"").then_some(()));

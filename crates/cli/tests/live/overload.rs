@@ -13,8 +13,8 @@ use crate::world::{World, named};
 fn sent(network: &[&str], interface: &str) -> u64 {
     let mut ip = Command::new("ip");
     let run = Run::of(ip.args(network).args(["-s", "-j", "link", "show", interface]));
-    let told: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
-    told[0]["stats64"]["tx"]["packets"].as_u64().expect("a count")
+    let links: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
+    links[0]["stats64"]["tx"]["packets"].as_u64().expect("a count")
 }
 
 /// A value in KiB from the kernel's status of a process.
@@ -38,21 +38,21 @@ fn overload() {
     let names = world.names();
     let frames = || sent(&["-n", &world.name], "b0") + sent(&[], "a0");
     // After this both ends have resolved each other's addresses: only the test sends frames.
-    names.ask(0);
+    names.query(0);
     let before = frames();
     let capture = world.capture(
         "--ring-size 256KiB --cores 1 --udp-idle 1s -w kept --store 16MiB --store-memory 4MiB -d made --metrics 10.78.0.2:9100",
     );
-    (0..16).for_each(|k| names.ask(k));
+    (0..16).for_each(|k| names.query(k));
     (0..16).for_each(|k| names.send(k, 7000, b"before"));
     until("the first flows", || (named(&world.log(), 7000).len() == 16).then_some(()));
     let resident_kib = memory_kib(capture.id(), "VmRSS");
 
     // As many flows as there are ports, to addresses with and without a name.
     let flood = |rounds: u16| {
-        let octets = [7; 1000];
+        let payload = [7; 1000];
         for round in 0..rounds {
-            (0..32).for_each(|k| names.send(k, 20_000 + round, &octets));
+            (0..32).for_each(|k| names.send(k, 20_000 + round, &payload));
         }
     };
     flood(4_000);
@@ -69,7 +69,7 @@ fn overload() {
     // Flows of two seconds, and batches in transit; a longer flood would not add to them.
     assert!(grown_kib < 192 << 10, "{grown_kib} KiB more");
 
-    names.ask(99);
+    names.query(99);
     names.send(99, 7001, b"after");
     until("a flow after the flood", || (named(&world.log(), 7001).len() == 1).then_some(()));
     let metrics = Run::of(world.inside("curl").args(["-sS", "http://10.78.0.2:9100/metrics"]));

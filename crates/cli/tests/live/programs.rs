@@ -82,7 +82,7 @@ fn servers(world: &World) -> [Program; 2] {
     let run = Run::of(here(world, "openssl").args(certificate.split(' ')));
     assert_eq!(run.code, Some(0), "{run:?}");
     let mut unbound = Program::start(here(world, "unbound").args(["-d", "-c", "unbound.conf"]));
-    unbound.hear("start of service");
+    unbound.wait_for("start of service");
     let folder = scratch.path("").display().to_string();
     let nginx = Program::start(here(world, "nginx").args([
         "-p",

@@ -27,7 +27,7 @@ struct Answer {
     in_chunks: bool,
 }
 
-fn ask(method: &str, path: &str, more: &str) -> Answer {
+fn request(method: &str, path: &str, more: &str) -> Answer {
     let mut socket = TcpStream::connect(SERVE).expect("larder serves");
     socket.set_read_timeout(Some(PATIENCE)).expect("a time");
     let request = format!("{method} {path} HTTP/1.1\r\nHost: 10.78.0.2:8053\r\n{more}\r\n");
@@ -57,10 +57,10 @@ impl Answer {
         let mut line = String::new();
         self.body.read_line(&mut line).expect("a chunk");
         let bytes = usize::from_str_radix(line.trim(), 16).expect("its length");
-        let mut octets = vec![0; bytes + 2];
-        self.body.read_exact(&mut octets).expect("its octets");
-        octets.truncate(bytes);
-        (bytes > 0).then_some(octets)
+        let mut payload = vec![0; bytes + 2];
+        self.body.read_exact(&mut payload).expect("its octets");
+        payload.truncate(bytes);
+        (bytes > 0).then_some(payload)
     }
 
     /// The complete body.
@@ -68,14 +68,14 @@ impl Answer {
         if self.in_chunks {
             return std::iter::from_fn(|| self.chunk()).flatten().collect();
         }
-        let mut octets = vec![0; self.length()];
-        self.body.read_exact(&mut octets).expect("its octets");
-        octets
+        let mut payload = vec![0; self.length()];
+        self.body.read_exact(&mut payload).expect("its octets");
+        payload
     }
 }
 
-fn contains(octets: &[u8], wanted: &[u8]) -> bool {
-    octets.windows(wanted.len()).any(|part| part == wanted)
+fn contains(payload: &[u8], wanted: &[u8]) -> bool {
+    payload.windows(wanted.len()).any(|part| part == wanted)
 }
 
 /// A hundred clients read the open segment, from its first packet on; one more sends a request and
@@ -89,32 +89,32 @@ fn many_readers() {
     let names = world.names();
     let capture =
         world.capture("-w kept --store 64MiB --segment 4MiB --serve 10.78.0.2:8053 --udp-idle 1s");
-    names.ask(0);
+    names.query(0);
     until("a segment", || (world.count("store_packets") > 0).then_some(()));
     let mut idle = TcpStream::connect(SERVE).expect("larder serves");
     idle.write_all(b"GET /segments/00000000.pcapng HTTP/1.1\r\nHost: 10.78.0.2:8053\r\n\r\n")
         .expect("sent");
 
-    let (say, hear) = channel();
+    let (say, finished) = channel();
     let readers: Vec<_> = (0..READERS)
         .map(|_| {
             let say = say.clone();
             thread::spawn(move || {
-                let mut answer = ask("GET", "/segments/00000000.pcapng", "");
-                let mut octets = answer.chunk().expect("a growing segment has octets");
+                let mut answer = request("GET", "/segments/00000000.pcapng", "");
+                let mut payload = answer.chunk().expect("a growing segment has octets");
                 let _ = say.send(());
-                octets.extend(answer.all());
-                octets
+                payload.extend(answer.all());
+                payload
             })
         })
         .collect();
     for _ in 0..READERS {
-        hear.recv_timeout(PATIENCE).expect("all of them read");
+        finished.recv_timeout(PATIENCE).expect("all of them read");
     }
-    let octets = [5; 1400];
+    let payload = [5; 1400];
     until("the segment to be full", || {
         for _ in 0..100 {
-            names.send(1, 7000, &octets);
+            names.send(1, 7000, &payload);
         }
         let files = fs::read_dir(world.scratch.path("kept")).expect("a folder");
         let mut names = files.map(|file| file.expect("there").file_name());
@@ -137,13 +137,13 @@ fn many_readers() {
         assert_eq!(world.count(count), 0, "{count}");
     }
 
-    let range = ask("GET", "/segments/00000000.pcapng", "Range: bytes=1000-2999\r\n");
+    let range = request("GET", "/segments/00000000.pcapng", "Range: bytes=1000-2999\r\n");
     assert_eq!((range.status(), range.length()), ("206", 2000), "{}", range.head);
     assert!(range.all() == file[1000..3000]);
-    let head = ask("HEAD", "/segments/00000000.pcapng", "");
+    let head = request("HEAD", "/segments/00000000.pcapng", "");
     assert_eq!((head.status(), head.length()), ("200", file.len()), "{}", head.head);
-    assert_eq!(ask("GET", "/segments/00009999.pcapng", "").status(), "404");
-    let list = String::from_utf8(ask("GET", "/", "").all()).expect("text");
+    assert_eq!(request("GET", "/segments/00009999.pcapng", "").status(), "404");
+    let list = String::from_utf8(request("GET", "/", "").all()).expect("text");
     assert!(list.contains("/segments/00000000.pcapng"), "{list}");
     drop(idle);
     let (code, said) = capture.stop();
@@ -162,16 +162,16 @@ fn live_stream() {
     let Some(world) = World::new(TEST) else { return };
     let names = world.names();
     let capture = world.capture("-w kept --store 64MiB --segment 64KiB --serve 10.78.0.2:8053");
-    names.ask(0);
+    names.query(0);
     until("a segment", || (world.count("store_packets") > 0).then_some(()));
     let mut waits: Vec<Duration> = Vec::new();
-    let mut stream = ask("GET", "/live.pcapng", "");
+    let mut stream = request("GET", "/live.pcapng", "");
     stream.chunk().expect("a header");
     for round in 0..20 {
-        let octets = format!("packet {round} of twenty");
+        let payload = format!("packet {round} of twenty");
         let begun = Instant::now();
-        names.send(2, 7002, octets.as_bytes());
-        while !contains(&stream.chunk().expect("it goes on"), octets.as_bytes()) {}
+        names.send(2, 7002, payload.as_bytes());
+        while !contains(&stream.chunk().expect("it goes on"), payload.as_bytes()) {}
         waits.push(begun.elapsed());
     }
     waits.sort();

@@ -23,7 +23,7 @@ use larder_testkit::skip::skip;
 use larder_testkit::wait::until;
 
 use crate::common::Scratch;
-use crate::common::server::{Server, question};
+use crate::common::server::{Server, query};
 
 /// The address of the test's name server.
 pub const DNS: &str = "10.77.0.53";
@@ -143,8 +143,8 @@ impl World {
 
     /// The current counters.
     pub fn stats(&self) -> serde_json::Value {
-        let told = self.scratch.run("ctl --socket ctl stats --json").good();
-        serde_json::from_str(&told).expect("JSON")
+        let output = self.scratch.run("ctl --socket ctl stats --json").good();
+        serde_json::from_str(&output).expect("JSON")
     }
 
     /// A counter of the packet store, or another figure.
@@ -210,15 +210,15 @@ impl World {
 
 impl Names {
     /// Queries `n<k>.example`.
-    pub fn ask(&self, k: u8) {
-        let answer = exchange(NAMES, &question(&format!("n{k}")));
+    pub fn query(&self, k: u8) {
+        let answer = exchange(NAMES, &query(&format!("n{k}")));
         assert_eq!(answer.last(), Some(&k), "{answer:?}");
     }
 
     /// Sends a datagram to 10.77.1.`k`; the port distinguishes flows.
-    pub fn send(&self, k: u8, port: u16, octets: &[u8]) {
+    pub fn send(&self, k: u8, port: u16, payload: &[u8]) {
         // No socket receives it there, and the kernel may report that here.
-        let _ = self.socket.send_to(octets, (Ipv4Addr::new(10, 77, 1, k), port));
+        let _ = self.socket.send_to(payload, (Ipv4Addr::new(10, 77, 1, k), port));
     }
 }
 
