@@ -163,6 +163,7 @@ fn record(number: usize) -> FlowRecord {
                 source: NameSource::DnsPair,
                 age_ms: 250,
                 flags: NameFlags::AMBIGUOUS,
+                confidence: 85,
                 conflict_grade: None,
             }),
             candidates: vec![chosen.clone(), name("cdn.example.net")],

@@ -28,6 +28,7 @@
 
 pub mod control;
 pub mod decode;
+pub mod evidence;
 pub mod feeds;
 pub mod files;
 pub mod flow;
@@ -53,7 +54,7 @@ pub mod worker;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 pub use options::{Options, Summary};
-pub use run::{run, run_live};
+pub use run::{run, run_live, run_observed};
 
 /// Progress of a run. The caller may read it at any time, and stop the run.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use larder_io::access::Access;
 use larder_serve::histogram::Histogram;
 use larder_serve::log::Log;
 
-use crate::record::{End, NameFlags, NameSource};
+use crate::record::{End, EndReason, FlowRecord, NameFlags, NameSource};
 
 /// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -123,6 +123,8 @@ pub struct Options {
     pub pins: Vec<usize>,
     /// Bytes for all names.
     pub names_budget_bytes: u64,
+    /// A name with a confidence below this is left out, percent.
+    pub min_confidence: u8,
     /// Flows at one time, at most.
     pub flows_max: usize,
     /// Bytes for TCP reassembly and fragments together.
@@ -197,6 +199,7 @@ impl Default for Options {
             cores: 1,
             pins: Vec::new(),
             names_budget_bytes: 256 << 20,
+            min_confidence: 0,
             flows_max: 1_000_000,
             reassembly_budget_bytes: 64 << 20,
             candidates_max: 8,
@@ -231,7 +234,7 @@ impl Default for Options {
 }
 
 /// A set of name sources, in the spelling of `--names`: `all`, or a list of `dns`, `sni`, `quic`,
-/// `http`, `mdns`, `llmnr`, `nbns`, `dhcp`, `ptr`.
+/// `http`, `mdns`, `llmnr`, `nbns`, `dhcp`, `ptr`, `learned`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NameSources(u16);
 
@@ -272,6 +275,7 @@ impl NameSources {
                 "nbns" => set.with(Nbns),
                 "dhcp" => set.with(Dhcp),
                 "ptr" => set.with(Ptr),
+                "learned" => set.with(Learned),
                 other => return Err(other.to_owned()),
             };
         }
@@ -477,6 +481,15 @@ impl Summary {
         let lines: Vec<String> =
             fields.iter().map(|(key, value)| format!("  \"{key}\": {value}")).collect();
         format!("{{\n{}\n}}\n", lines.join(",\n"))
+    }
+
+    /// Counts the flow of a record.
+    pub fn count(&mut self, record: &FlowRecord) {
+        self.flows += 1;
+        self.flows_evicted += u64::from(record.end_reason == EndReason::Evicted);
+        if !record.destination.addr.is_multicast_or_broadcast() {
+            self.count_destination(&record.destination);
+        }
     }
 
     /// Counts a flow by the source of its destination's name, or by the reason for none.

@@ -27,7 +27,9 @@ use larder_wire::stream::{Budget, Stream};
 use larder_wire::tls;
 
 use crate::flow::tcp_flag::SYN;
-use crate::record::App;
+use crate::options::NameSources;
+use crate::record::{App, NameSource};
+use crate::stated::choose;
 
 /// Segments or datagrams that are examined, at most.
 const TRIES_MAX: u8 = 10;
@@ -77,6 +79,8 @@ pub struct OwnName {
     pub contradicts: bool,
     /// The other host, if it is a name.
     pub other: Option<Name>,
+    /// The flow goes on after a record of it was written, and the names are those of that record.
+    pub is_rest: bool,
     stream: Option<Box<Stream>>,
     datagrams: Option<Box<Datagrams>>,
     http: http::HeadScanner,
@@ -207,6 +211,15 @@ impl OwnName {
         stated.filter(|stated| stated.is_name).map(|stated| &stated.text)
     }
 
+    /// The stated name that counts, of those that `sources` allow.
+    pub(crate) fn chosen(&self, sources: NameSources) -> Option<(&Name, NameSource)> {
+        let [sni, host] = [&self.server_name, &self.http_host].map(|stated| {
+            let stated = stated.as_ref().filter(|stated| stated.is_name);
+            stated.map(|stated| &stated.text)
+        });
+        choose(sni, self.app == Some(App::Quic), host, sources)
+    }
+
     /// The same for the rest of a flow: nothing more is read.
     pub fn settled(&self) -> OwnName {
         OwnName {
@@ -216,6 +229,7 @@ impl OwnName {
             ech: self.ech,
             contradicts: self.contradicts,
             other: self.other.clone(),
+            is_rest: true,
             phase: Phase::Done,
             ..OwnName::default()
         }

@@ -36,11 +36,13 @@ pub enum NameSource {
     Dhcp = 9,
     /// A reverse lookup (PTR) of this address.
     Ptr = 10,
+    /// Clients that looked up another name here stated this one.
+    Learned = 11,
 }
 
 impl NameSource {
     /// All sources, in order of preference.
-    pub const ALL: [NameSource; 11] = [
+    pub const ALL: [NameSource; 12] = [
         NameSource::Sni,
         NameSource::QuicSni,
         NameSource::HttpHost,
@@ -52,6 +54,7 @@ impl NameSource {
         NameSource::Nbns,
         NameSource::Dhcp,
         NameSource::Ptr,
+        NameSource::Learned,
     ];
 
     /// The spelling in logs.
@@ -68,6 +71,7 @@ impl NameSource {
             NameSource::Nbns => "nbns",
             NameSource::Dhcp => "dhcp",
             NameSource::Ptr => "ptr",
+            NameSource::Learned => "learned",
         }
     }
 }
@@ -84,6 +88,8 @@ pub struct Naming {
     pub age_ms: u64,
     /// Doubts about it.
     pub flags: NameFlags,
+    /// How sure it is, percent: 1 to 99.
+    pub confidence: u8,
     /// How far the stated name is from the names that lookups gave; `None` if they agree, and if
     /// there is nothing to compare.
     pub conflict_grade: Option<ConflictGrade>,
@@ -130,6 +136,12 @@ impl NameFlags {
     #[inline]
     pub const fn has(self, flags: NameFlags) -> bool {
         self.0 & flags.0 == flags.0
+    }
+
+    /// True when some flag of `flags` is set.
+    #[inline]
+    pub const fn intersects(self, flags: NameFlags) -> bool {
+        self.0 & flags.0 != 0
     }
 
     /// With the flags of `flags` as well.
@@ -202,6 +214,8 @@ pub enum UnnamedReason {
     Evicted,
     /// The address is local, and its host never stated its name.
     Local,
+    /// There is a name, with a confidence below `--min-confidence`.
+    LowConfidence,
 }
 
 impl UnnamedReason {
@@ -213,6 +227,7 @@ impl UnnamedReason {
             UnnamedReason::EncryptedDnsSuspected => "encrypted_dns_suspected",
             UnnamedReason::Evicted => "evicted",
             UnnamedReason::Local => "local",
+            UnnamedReason::LowConfidence => "low_confidence",
         }
     }
 }

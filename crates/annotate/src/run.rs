@@ -11,6 +11,7 @@ use larder_store::serve::Server;
 
 use crate::control::Control;
 use crate::decode::{self, Decoded, Keying, decode};
+use crate::evidence::{self, Evidence, Observer};
 use crate::feeds::external_names::ExternalNames;
 use crate::files::{
     in_directory, load_names, make_directory, open_output, save_all_names, save_stats,
@@ -21,7 +22,7 @@ use crate::live::{self, CaptureStats, LiveCapture};
 use crate::names::Names;
 use crate::options::{Damage, Endpoint, Operation, Options, SortBy, Summary, add_damage};
 use crate::pipeline;
-use crate::sink::{AnswerLog, Log, Writer};
+use crate::sink::{AnswerLog, Destinations, Log, Writer};
 use crate::sort::Sorter;
 use crate::store_sink::StoreSink;
 use crate::worker::{Shared, Worker};
@@ -32,8 +33,17 @@ const SORT_BYTES_MAX: usize = 64 << 20;
 
 /// Runs to the end of the input (or until `progress.stop`).
 pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error> {
+    run_observed(options, progress, None)
+}
+
+/// The same, and reports how the choice of names did for flows that state theirs.
+pub fn run_observed(
+    options: &Options,
+    progress: &Arc<Progress>,
+    observer: Option<Observer>,
+) -> Result<Summary, Error> {
     if crate::feeds::run::is_wanted(options) {
-        return crate::feeds::run::run(options, progress);
+        return crate::feeds::run::run(options, progress, observer);
     }
     let stopped = || Ok(Summary { interrupted: true, ..Summary::default() });
     let inputs = match open_inputs(&options.read, &progress.stop) {
@@ -53,7 +63,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         Err(InputError::Stopped) => stopped(),
         source => {
             let feed = Feed { source: source?, files, live, capture: None, filtered };
-            run_source(options, progress, feed)
+            run_source(options, progress, feed, observer)
         }
     }
 }
@@ -92,6 +102,7 @@ pub fn run_live(
         options,
         progress,
         Feed { source, files, live: true, capture: Some(capture), filtered: None },
+        None,
     )
 }
 
@@ -113,21 +124,26 @@ struct Feed {
     filtered: Option<Arc<FilterCounts>>,
 }
 
-fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Result<Summary, Error> {
+fn run_source(
+    options: &Options,
+    progress: &Arc<Progress>,
+    input: Feed,
+    observer: Option<Observer>,
+) -> Result<Summary, Error> {
     let Feed { mut source, files, live, capture, filtered } = input;
     progress.input_bytes_total.store(source.total_bytes().unwrap_or(0), Ordering::Relaxed);
     let (learner, mut workers) = learner_and_workers(options, live, progress)?;
     if let Some(directory) = &options.directory {
         make_directory(directory, options.access)?;
     }
-    let (mut writer, services) = outputs(options, progress, live, capture.as_ref())?;
+    let (mut writer, services) = outputs(options, progress, live, capture.as_ref(), observer)?;
     let plan = pipeline::Plan {
         keying: Keying::of_options(options),
         packets_max: options.packets_max,
         pins: options.pins.clone(),
     };
     let counted = pipeline::run(&mut source, &mut writer, learner, &mut workers, progress, &plan)?;
-    writer.finish()?;
+    let counted_last = writer.finish()?;
     let store = services.end();
 
     let mut summary = Summary {
@@ -153,6 +169,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
         summary.lookup_hits += hits;
         summary.lookup_times.merge(worker.lookup_times());
     }
+    summary.add_flows(&counted_last);
     // A packet that was cut on the wire is no fault of a live capture.
     summary.input_damaged = !summary.damaged.is_empty() && capture.is_none();
     if let Some(capture) = &capture {
@@ -170,7 +187,7 @@ fn learner_and_workers(
 ) -> Result<(NameLearner, Vec<Worker>), Error> {
     let count = options.cores.max(1);
     let (mut names, mut readers) = Names::new(
-        options.names_budget_bytes,
+        evidence::budgets(options.names_budget_bytes).0,
         count,
         options.seed,
         options.candidates_max,
@@ -215,6 +232,7 @@ fn outputs(
     progress: &Arc<Progress>,
     live: bool,
     capture: Option<&CaptureStats>,
+    observer: Option<Observer>,
 ) -> Result<(Writer, Services), Error> {
     let packets = options.write_packets.as_ref();
     let packets = packets.map(|to| open_output(to, options.access)).transpose()?;
@@ -228,7 +246,9 @@ fn outputs(
         store.map(|store| larder_store::Options { ignores_vlan: options.ignore_vlan, ..store });
     let store = store.map(|store| StoreSink::open(&store, interfaces)).transpose()?;
     let services = Services::start(options, progress, capture, store.as_ref())?;
-    let writer = Writer::new(log, sorter, packets, answers, store, progress, live)?;
+    let evidence = Evidence::new(options, observer)?;
+    let to = Destinations { log, sorter, packets, answers, store_sink: store };
+    let writer = Writer::new(to, evidence, options, progress, live)?;
     Ok((writer, services))
 }
 

@@ -10,19 +10,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use larder_io::output::Output;
+use larder_store::flow_event::{FlowEvent, NameRole};
 use larder_wire::capture::write;
 use larder_wire::{Addr, Name};
 
+use crate::evidence::{self, Event, Evidence, InOrder, Own, Statement};
+use crate::flow::FlowKey;
 use crate::format::Format;
 use crate::learn::AnswerLine;
 use crate::lines::{Frame, LineLog};
 use crate::names::Standing;
 use crate::names_file::escaped;
-use crate::options::{Endpoint, Options};
+use crate::options::{Endpoint, Options, Summary};
 use crate::pipeline::{Sink, Work};
+use crate::record::{FlowRecord, NameSource};
 use crate::sort::Sorter;
 use crate::store_sink::StoreSink;
-use crate::worker::{Ended, Output as Made};
+use crate::worker::{Body, Output as Made};
 use crate::{Error, Progress};
 
 /// The destination of rendered records.
@@ -87,6 +91,20 @@ impl AnswerLog {
     }
 }
 
+/// Where a run writes to.
+pub struct Destinations {
+    /// The log of flows.
+    pub log: Log,
+    /// Sorts the log.
+    pub sorter: Option<Sorter>,
+    /// `-w FILE`: the packets, with names.
+    pub packets: Option<Output>,
+    /// `dns.log`.
+    pub answers: Option<AnswerLog>,
+    /// The packet store.
+    pub store_sink: Option<StoreSink>,
+}
+
 /// See the module.
 pub struct Writer {
     log: Log,
@@ -94,6 +112,13 @@ pub struct Writer {
     packets: Option<Packets>,
     answers: Option<AnswerLog>,
     store_sink: Option<StoreSink>,
+    evidence: Evidence,
+    /// Renders the records whose name is chosen here.
+    format: Format,
+    min_confidence: u8,
+    /// The flows whose name is chosen here, and those that the live counts have.
+    counted: Summary,
+    reported: Summary,
     scratch: Vec<u8>,
     progress: Arc<Progress>,
     /// Live input: the records of a batch are flushed at once.
@@ -103,38 +128,40 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer on `log`; `packets` is `-w`, `answers` is `dns.log`, `store_sink` is the packet store.
+    /// Writes the headers of `to`.
     pub fn new(
-        mut log: Log,
-        sorter: Option<Sorter>,
-        packets: Option<Output>,
-        mut answers: Option<AnswerLog>,
-        store_sink: Option<StoreSink>,
+        mut to: Destinations,
+        evidence: Evidence,
+        options: &Options,
         progress: &Arc<Progress>,
         is_live: bool,
     ) -> Result<Writer, Error> {
-        let packets = packets.map(Packets::new).transpose()?;
+        let packets = to.packets.map(Packets::new).transpose()?;
         #[allow(irrefutable_let_patterns)]
-        if let Log::Lines(log) = &mut log {
+        if let Log::Lines(log) = &mut to.log {
             log.start()?;
         }
-        answers.iter_mut().try_for_each(|answers| answers.0.start())?;
-        let (scratch, progress) = (Vec::new(), Arc::clone(progress));
+        to.answers.iter_mut().try_for_each(|answers| answers.0.start())?;
         Ok(Writer {
-            log,
-            sorter,
+            log: to.log,
+            sorter: to.sorter,
             packets,
-            answers,
-            store_sink,
-            scratch,
-            progress,
+            answers: to.answers,
+            store_sink: to.store_sink,
+            evidence,
+            format: Format::new(options.format, options.ports_numeric)?,
+            min_confidence: options.min_confidence,
+            counted: Summary::default(),
+            reported: Summary::default(),
+            scratch: Vec::new(),
+            progress: Arc::clone(progress),
             is_live,
             now_ns: 0,
         })
     }
 
-    /// Writes the rest, and the footers.
-    pub fn finish(mut self) -> Result<(), Error> {
+    /// Writes the rest, and the footers. Returns the counts of the flows whose name was chosen here.
+    pub fn finish(mut self) -> Result<Summary, Error> {
         if let Some(sorter) = self.sorter.take() {
             sorter.finish(|rendered| self.log.take(rendered, self.now_ns))?;
         }
@@ -148,7 +175,49 @@ impl Writer {
         if let Some(store_sink) = self.store_sink {
             store_sink.finish()?;
         }
-        Ok(())
+        Ok(self.counted)
+    }
+
+    /// Learns what flows of a batch stated, and chooses the names of those that state nothing.
+    fn decide(&mut self, outputs: &mut [Made], order: &[(usize, usize)]) {
+        let mut statements = Vec::new();
+        let mut trials = Vec::new();
+        for output in outputs.iter_mut() {
+            statements.append(&mut output.statements);
+            trials.append(&mut output.trials);
+        }
+        let mut events = InOrder::of(statements.into_iter(), trials.into_iter());
+        for &(who, at) in order {
+            let Made { ended, undecided, flow_events, .. } = &mut outputs[who];
+            let Body::Undecided(record) = ended[at].body else { continue };
+            while let Some(event) = events.next_before(Some(ended[at].place())) {
+                self.learn(event);
+            }
+            let (record, least) = (&mut *undecided[record], self.min_confidence);
+            let FlowRecord { scope, source, destination, .. } = record;
+            self.evidence.decide(*scope, source.addr, destination);
+            if let Some(learned) = &destination.naming
+                && learned.source == NameSource::Learned
+            {
+                add_name(flow_events, ended[at].place(), &learned.name);
+            }
+            evidence::leave_out([source, destination], least);
+            self.counted.count(record);
+        }
+        while let Some(event) = events.next_before(None) {
+            self.learn(event);
+        }
+        self.progress.live_stats.add(&mut self.reported, &self.counted);
+    }
+
+    fn learn(&mut self, event: Event) {
+        match event {
+            Event::Statement(Statement { key, first_packet, client, name, looked_up, .. }) => {
+                let own = Own { flow: first_packet, stated: name.as_bytes() };
+                self.evidence.learn(key.scope, client, &looked_up, own);
+            }
+            Event::Trial(trial) => self.evidence.judge(*trial),
+        }
     }
 
     /// Opens the logs again, on request.
@@ -164,6 +233,8 @@ impl Writer {
 
 impl Sink for Writer {
     fn batch(&mut self, work: &Work, outputs: &mut [Made]) -> Result<(), Error> {
+        let order = log_order(outputs);
+        self.decide(outputs, &order);
         if let Some(packets) = &mut self.packets {
             packets.batch(work, outputs)?;
         }
@@ -191,15 +262,24 @@ impl Sink for Writer {
             }
             answers.0.end_batch(self.is_live, end_ns, &self.progress)?;
         }
-        merge(outputs, |output, ended| {
+        for (who, at) in order {
+            let output = &outputs[who];
+            let ended = &output.ended[at];
             // The time of a log is that of the latest packet of its flows.
             self.now_ns = self.now_ns.max(ended.end_ns.min(end_ns));
-            let rendered = &output.bytes[ended.start..ended.end];
+            let rendered = match ended.body {
+                Body::Rendered(start, end) => &output.bytes[start..end],
+                Body::Undecided(at) => {
+                    self.scratch.clear();
+                    self.format.writer().record(&output.undecided[at], &mut self.scratch);
+                    &self.scratch
+                }
+            };
             match &mut self.sorter {
-                Some(sorter) => sorter.push(ended.first_packet, rendered),
-                None => self.log.take(rendered, self.now_ns),
+                Some(sorter) => sorter.push(ended.first_packet, rendered)?,
+                None => self.log.take(rendered, self.now_ns)?,
             }
-        })?;
+        }
         if self.is_live {
             self.now_ns = end_ns;
         }
@@ -211,12 +291,21 @@ impl Sink for Writer {
     }
 }
 
-/// Visits the workers' records in the order of the log.
-fn merge(
-    outputs: &[Made],
-    mut take: impl FnMut(&Made, &Ended) -> Result<(), Error>,
-) -> Result<(), Error> {
+/// Adds a name to the event of the record at `place`, so that the packet store finds the flow by it.
+fn add_name(flow_events: &mut [FlowEvent], place: (u64, u64, FlowKey), name: &Name) {
+    let (_, first_packet, key) = place;
+    let of_record = flow_events.iter_mut().rfind(|event| {
+        event.key == key && event.first_packet == first_packet && event.end_packet.is_some()
+    });
+    if let Some(event) = of_record {
+        event.names.push((NameRole::Destination, name.clone()));
+    }
+}
+
+/// The workers' records in the order of the log: worker, and index of the record.
+fn log_order(outputs: &[Made]) -> Vec<(usize, usize)> {
     let mut at = vec![0; outputs.len()];
+    let mut order = Vec::with_capacity(outputs.iter().map(|output| output.ended.len()).sum());
     let mut before = None;
     loop {
         let next = outputs
@@ -224,11 +313,11 @@ fn merge(
             .enumerate()
             .filter_map(|(who, output)| output.ended.get(at[who]).map(|ended| (ended, who)))
             .min_by_key(|(ended, _)| ended.place());
-        let Some((ended, who)) = next else { return Ok(()) };
+        let Some((ended, who)) = next else { return order };
         debug_assert!(before < Some(ended.place()), "two records have one place in the log");
         before = Some(ended.place());
+        order.push((who, at[who]));
         at[who] += 1;
-        take(&outputs[who], ended)?;
     }
 }
 

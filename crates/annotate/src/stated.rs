@@ -6,6 +6,7 @@
 
 use larder_wire::{Addr, Name};
 
+use crate::evidence;
 use crate::flow::protocol;
 use crate::names::{Support, is_address};
 use crate::options::NameSources;
@@ -56,13 +57,15 @@ pub(crate) fn state(
         Some(at) => candidates[..=at].rotate_right(1),
         None => candidates.insert(0, name.clone()),
     }
+    let flags = support
+        .map_or(NameFlags::NONE, |support| support.doubt_of(place))
+        .with_if(conflict_grade == Some(ConflictGrade::OtherDomain), NameFlags::CONFLICT);
     *naming = Some(Naming {
         name: name.clone(),
         source,
         age_ms: 0,
-        flags: support
-            .map_or(NameFlags::NONE, |support| support.doubt_of(place))
-            .with_if(conflict_grade == Some(ConflictGrade::OtherDomain), NameFlags::CONFLICT),
+        flags,
+        confidence: evidence::of_stated(flags),
         conflict_grade,
     });
 }

@@ -21,6 +21,7 @@ use larder_wire::stream::Budget;
 use larder_wire::{Addr, Name};
 
 use crate::decode::Held;
+use crate::evidence::{Statement, Trial};
 use crate::flow::{Event, Flow, FlowKey, FlowRules, Guess, SHARDS, Shard, shard_of};
 use crate::format::Format;
 use crate::live_stats::{LiveStats, Party, SAMPLES, Second, Tally};
@@ -124,10 +125,17 @@ pub struct Ended {
     pub key: FlowKey,
     /// Time of its last packet, ns.
     pub end_ns: i64,
-    /// Start of the rendered record in [`Output::bytes`].
-    pub start: usize,
-    /// Its end.
-    pub end: usize,
+    /// Where the record is.
+    pub body: Body,
+}
+
+/// A record, rendered or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// From the first to the second offset of [`Output::bytes`].
+    Rendered(usize, usize),
+    /// The record at this place of [`Output::undecided`].
+    Undecided(usize),
 }
 
 impl Ended {
@@ -162,6 +170,12 @@ pub struct Output {
     pub resolved: Vec<Resolved>,
     /// Names of flows, for the packet store.
     pub flow_events: Vec<FlowEvent>,
+    /// Records of flows that state no name, and whose name is chosen among names by lookups.
+    pub undecided: Vec<Box<FlowRecord>>,
+    /// Names that flows stated, in packet order.
+    pub statements: Vec<Statement>,
+    /// Trials of the choice among names by lookups, each with the position of its record in the log.
+    pub trials: Vec<((u64, u64, FlowKey), Trial)>,
 }
 
 impl Output {
@@ -171,6 +185,9 @@ impl Output {
         self.bytes.clear();
         self.resolved.clear();
         self.flow_events.clear();
+        self.undecided.clear();
+        self.statements.clear();
+        self.trials.clear();
     }
 }
 

@@ -28,7 +28,7 @@ fn golden() {
         ",2024-01-02T03:04:05.123456789Z,2024-01-02T03:04:17.469135578Z,12345678789,",
         "tcp,ipv4,tls,1:WFu5YQGJptNO6IrtaHnl24qBbd0=,,,,35801,40,",
         "10.0.0.5,49152,,1234,11,93.184.216.34,443,www.example.com,example.com,34567,29,",
-        ",,dns_pair,www.example.com cdn.example.net,,,,,,,,,,,local,",
+        ",,dns_pair,www.example.com cdn.example.net,,,,,,,,,,,,local,98,",
         "250,true,false,true,false,,false,false,false,false,,",
         "www.example.com,true,,10.0.0.5 93.184.216.34,www.example.com cdn.example.net",
     );

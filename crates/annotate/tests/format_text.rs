@@ -12,15 +12,15 @@ fn golden() {
     let text = log(OutputFormat::Text, false, &[web(), ping(), hostile()]).expect("a line format");
     let expected = [
         "#time                     duration proto source                -> destination           \
-         app    sent  rcvd name [source,flags] <- name of the source [source,flags]",
+         app    sent  rcvd name [source,confidence,flags] <- name of the source",
         "2024-01-02T03:04:05.123Z    12.345 tcp   10.0.0.5:49152        -> 93.184.216.34:https   \
-         tls    1.2k 34.5k www.example.com [dns_pair,stale,ambiguous]",
+         tls    1.2k 34.5k www.example.com [dns_pair,98%,stale,ambiguous]",
         "2024-01-02T03:04:06.000Z     0.000 icmp6 2001:db8::5           -> 2001:db8::1:0:0:7     \
          -       104     0 - [no_lookup_seen]",
         concat!(
             r"2024-01-02T03:04:05.123Z     0.000 udp   [fe80::1]:mdns        ",
             r#"-> 93.184.216.34:https   quic      0 34.5k =e\x1b[31m,"\x09\x0d\x0a\.\x00\x7f\x80\xff"#,
-            r"x;'`$(1)\x20y [quic_sni] <- jos\xc3\xa9\x20\xf0\x9f\x98\x80.local [mdns]",
+            r"x;'`$(1)\x20y [quic_sni,98%] <- jos\xc3\xa9\x20\xf0\x9f\x98\x80.local [mdns,98%]",
         ),
     ];
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
@@ -45,5 +45,5 @@ fn a_name_never_stands_in_for_an_address() {
     let line = text.lines().nth(1).expect("a record");
     let columns: Vec<&str> = line.split(' ').filter(|column| !column.is_empty()).collect();
     assert_eq!((columns[3], columns[5]), ("10.0.0.5:49152", "93.184.216.34:https"));
-    assert_eq!(columns[11..], ["<-", "10.0.0.99", "[dhcp]"]);
+    assert_eq!(columns[11..], ["<-", "10.0.0.99", "[dhcp,98%]"]);
 }

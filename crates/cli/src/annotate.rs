@@ -161,6 +161,7 @@ fn options(settings: &Annotate) -> Result<Options, Failure> {
         names: sources(&names.names),
         cores: limits.cores,
         names_budget_bytes: limits.names_budget,
+        min_confidence: names.min_confidence,
         flows_max: limits.flows_max,
         reassembly_budget_bytes: limits.reassembly_budget,
         candidates_max: names.candidates,

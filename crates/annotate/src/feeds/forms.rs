@@ -16,6 +16,8 @@ use crate::stated::is_resolver_traffic;
 pub(super) struct Query {
     /// Time, source, destination.
     pub ends: Option<(i64, Addr, Addr)>,
+    /// Ports of source and destination.
+    pub ports: [u16; 2],
     pub from_responder: bool,
     /// The line is about a lookup: `--unresolved` omits it.
     pub is_lookup: bool,
@@ -39,8 +41,9 @@ impl Query {
             };
             is_resolver_traffic(ends.protocol.unwrap_or(protocol::UDP), responder, port)
         });
+        let ports = ends.map_or([0; 2], |ends| [ends.source_port, ends.destination_port]);
         let ends = ends.map(|ends| (ends.time_ns, ends.source, ends.destination));
-        Query { ends, from_responder, is_lookup, ..Query::default() }
+        Query { ends, ports, from_responder, is_lookup, ..Query::default() }
     }
 
     pub fn time_ns(&self) -> Option<i64> {
@@ -54,6 +57,7 @@ impl Query {
         out.extend_from_slice(&time_ns.to_le_bytes());
         write_addr(source, out);
         write_addr(destination, out);
+        self.ports.iter().for_each(|port| out.extend_from_slice(&port.to_le_bytes()));
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
         out.push(
             flag(self.said.server_name.is_some(), HAS_SERVER_NAME)
@@ -74,6 +78,7 @@ impl Query {
         let from = &mut from;
         let line = u64::from_le_bytes(*read_bytes(from, 8)?.first_chunk()?);
         let ends = (read_time(from)?, read_addr(from)?, read_addr(from)?);
+        let ports = [read_port(from)?, read_port(from)?];
         let flags = *read_bytes(from, 1)?.first()?;
         let mut said = Said { is_quic: flags & IS_QUIC != 0, ..Said::default() };
         if flags & HAS_SERVER_NAME != 0 {
@@ -85,8 +90,13 @@ impl Query {
         let observation = if from.is_empty() { None } else { DnsObservation::read(from) };
         let from_responder = flags & FROM_RESPONDER != 0;
         let is_lookup = flags & IS_LOOKUP != 0;
-        Some((line, Query { ends: Some(ends), from_responder, is_lookup, said, observation }))
+        let ends = Some(ends);
+        Some((line, Query { ends, ports, from_responder, is_lookup, said, observation }))
     }
+}
+
+fn read_port(from: &mut &[u8]) -> Option<u16> {
+    Some(u16::from_le_bytes(*read_bytes(from, 2)?.first_chunk()?))
 }
 
 /// The names of a line's ends.
@@ -101,12 +111,13 @@ pub(super) struct Answer {
 const NONE: u8 = u8::MAX;
 
 /// Every reason, at its number in a sorter.
-const REASONS: [UnnamedReason; 5] = [
+const REASONS: [UnnamedReason; 6] = [
     UnnamedReason::NoLookupSeen,
     UnnamedReason::BeforeCapture,
     UnnamedReason::EncryptedDnsSuspected,
     UnnamedReason::Evicted,
     UnnamedReason::Local,
+    UnnamedReason::LowConfidence,
 ];
 
 impl Answer {
@@ -125,6 +136,7 @@ impl Answer {
             out.extend_from_slice(&naming.flags.bits().to_le_bytes());
             out.push(naming.conflict_grade.map_or(NONE, |grade| grade as u8));
             out.extend_from_slice(&naming.age_ms.to_le_bytes());
+            out.push(naming.confidence);
             write_number(end.candidates.len() as u32, out);
             for name in &end.candidates {
                 write_name(name, out);
@@ -149,6 +161,7 @@ fn read_end(from: &mut &[u8]) -> Option<End> {
     let flags = u16::from_le_bytes(*read_bytes(from, 2)?.first_chunk()?);
     let grade = *read_bytes(from, 1)?.first()?;
     let age_ms = u64::from_le_bytes(*read_bytes(from, 8)?.first_chunk()?);
+    let confidence = *read_bytes(from, 1)?.first()?;
     for _ in 0..read_number(from)? {
         end.candidates.push(read_name(from)?);
     }
@@ -158,6 +171,7 @@ fn read_end(from: &mut &[u8]) -> Option<End> {
         source: *NameSource::ALL.get(usize::from(source))?,
         age_ms,
         flags: NameFlags::from_bits(flags),
+        confidence,
         conflict_grade: ConflictGrade::ALL.get(usize::from(grade)).copied(),
     });
     Some(end)
@@ -180,6 +194,7 @@ mod tests {
             line: u64,
             time_ns: i64,
             addr: [u8; 16],
+            ports: [u16; 2],
             server_name in proptest::option::of(name()),
             http_host in proptest::option::of(name()),
             candidates in proptest::collection::vec(name(), 0..6),
@@ -189,10 +204,12 @@ mod tests {
             source in 0..NameSource::ALL.len(),
             reason in 0..REASONS.len(),
             age_ms: u64,
+            confidence: u8,
             noise in proptest::collection::vec(any::<u8>(), 0..200),
         ) {
             let query = Query {
                 ends: Some((time_ns, Addr(addr), Addr::UNSPECIFIED)),
+                ports,
                 from_responder: flags[0],
                 is_lookup: flags[1],
                 said: Said { server_name, is_quic: flags[1], http_host },
@@ -202,6 +219,7 @@ mod tests {
             query.write(line, &mut out);
             let (read_line, read) = Query::read(&out).expect("a query");
             prop_assert_eq!((read_line, read.ends, read.said), (line, query.ends, query.said));
+            prop_assert_eq!(read.ports, ports);
             prop_assert_eq!((read.from_responder, read.is_lookup), (flags[0], flags[1]));
             prop_assert_eq!(read.observation, None);
 
@@ -214,6 +232,7 @@ mod tests {
                         source: NameSource::ALL[source],
                         age_ms,
                         flags: NameFlags::from_bits(name_flags),
+                        confidence,
                         conflict_grade: ConflictGrade::ALL.get(grade).copied(),
                     });
                 }

@@ -17,6 +17,7 @@
 pub mod dns_observation;
 pub mod eve;
 pub mod external_names;
+mod flow_log;
 mod forms;
 pub mod input;
 mod json;

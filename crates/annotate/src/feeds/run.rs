@@ -21,6 +21,7 @@
 //! each, and disk); the names' budget. A log that grows between the passes is written as far as the
 //! first pass read it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -30,10 +31,12 @@ use larder_wire::{Addr, Name};
 
 use super::dns_observation::{DnsObservation, time_key};
 use super::external_names::{self, ExternalNames};
+use super::flow_log::{Form, Item, Reader};
 use super::forms::{Answer, Query};
-use super::input::{self, LogReader};
+use super::input;
 use super::zeek::Column;
-use super::{Said, Value, eve, zeek};
+use super::{Said, Value};
+use crate::evidence::{self, Evidence, Observer, Own, Trial};
 use crate::files::{load_names, make_directory, open_output, save_all_names, save_stats};
 use crate::format::fields::FIELDS;
 use crate::format::schema::{self, Field};
@@ -52,6 +55,10 @@ const OBSERVATIONS_PER_COMMIT: u32 = 1 << 12;
 const LINES_A_LOOK: u64 = 1 << 10;
 /// The lookup of a line this soon after the log's first may have been before the log.
 const BEFORE_LOG_NS: i64 = 10_000_000_000;
+/// What flows state up to this long after a line counts for the choice of its name.
+const DECIDED_AFTER_NS: i64 = 5_000_000_000;
+/// Lines that wait for that, at most.
+const PENDING_MAX: usize = 1 << 14;
 
 /// True when the options name a log to annotate.
 pub fn is_wanted(options: &Options) -> bool {
@@ -59,14 +66,18 @@ pub fn is_wanted(options: &Options) -> bool {
 }
 
 /// Annotates the log of the options, to its end (or until `progress.stop`).
-pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error> {
+pub fn run(
+    options: &Options,
+    progress: &Arc<Progress>,
+    observer: Option<Observer>,
+) -> Result<Summary, Error> {
     let (endpoint, form) = check(options)?;
     let text = input::open(endpoint, progress)?;
     let name = text.name.clone();
     let streams = text.live || *endpoint == Endpoint::Pipe;
     let external_names = ExternalNames::open(options, streams, progress)?;
     let (mut names, _) = Names::new(
-        options.names_budget_bytes,
+        evidence::budgets(options.names_budget_bytes).0,
         0,
         options.seed,
         options.candidates_max,
@@ -87,6 +98,9 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         external_names,
         sources: options.names,
         rules: options.rules,
+        evidence: Evidence::new(options, observer)?,
+        min_confidence: options.min_confidence,
+        pending: VecDeque::new(),
         uncommitted: 0,
         observations_learned: 0,
         first_ns: None,
@@ -109,12 +123,6 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
     }
     out.finish()?;
     annotator.finish(options, progress)
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Zeek,
-    Eve,
 }
 
 /// The log, and its form; contradictions are refused.
@@ -163,95 +171,15 @@ fn fields(form: Form) -> Vec<&'static Field> {
     FIELDS.iter().filter(wanted).collect()
 }
 
-enum Reader {
-    Zeek(zeek::Log<LogReader>),
-    Eve(eve::Log<LogReader>),
-}
-
-/// The kind of a line of either log.
-#[derive(Clone, Copy)]
-enum Item {
-    Zeek(zeek::Item),
-    Eve(eve::Item),
-}
-
-impl Reader {
-    fn new(form: Form, input: LogReader) -> Reader {
-        match form {
-            Form::Zeek => Reader::Zeek(zeek::Log::new(input)),
-            Form::Eve => Reader::Eve(eve::Log::new(input)),
-        }
-    }
-
-    fn advance(&mut self) -> std::io::Result<Option<Item>> {
-        Ok(match self {
-            Reader::Zeek(log) => log.advance()?.map(Item::Zeek),
-            Reader::Eve(log) => log.advance()?.map(Item::Eve),
-        })
-    }
-
-    fn line(&self) -> &[u8] {
-        match self {
-            Reader::Zeek(log) => log.line(),
-            Reader::Eve(log) => log.line(),
-        }
-    }
-
-    /// True when no whole line is left to read.
-    fn is_drained(&self) -> bool {
-        let bytes = match self {
-            Reader::Zeek(log) => log.input(),
-            Reader::Eve(log) => log.input(),
-        };
-        !bytes.buffer().contains(&b'\n')
-    }
-
-    fn query(&self, item: Item) -> Query {
-        match (self, item) {
-            (Reader::Zeek(log), Item::Zeek(item)) => {
-                Query { said: log.said(item), ..Query::of(log.flow_ends(item), false) }
-            }
-            (Reader::Eve(log), Item::Eve(_)) => {
-                let event = log.event();
-                Query {
-                    said: event.said.clone(),
-                    observation: event.dns.as_ref().and_then(DnsObservation::of_row),
-                    ..Query::of(event.ends, event.from_responder)
-                }
-            }
-            _ => Query::default(),
-        }
-    }
-
-    fn write_with(&self, item: Item, columns: &[Column<'_>], out: &mut Vec<u8>) {
-        match (self, item) {
-            (Reader::Zeek(log), Item::Zeek(item)) => log.write_with(item, columns, out),
-            (Reader::Eve(log), Item::Eve(item)) => {
-                let keys: Vec<_> =
-                    columns.iter().map(|column| (column.name, column.value)).collect();
-                log.write_with(item, &keys, out);
-            }
-            _ => out.extend_from_slice(self.line()),
-        }
-    }
-}
-
-impl Item {
-    fn is_damaged(self) -> bool {
-        matches!(
-            self,
-            Item::Zeek(zeek::Item::Damaged { first: true })
-                | Item::Eve(eve::Item::Damaged { first: true })
-        )
-    }
-}
-
 struct Annotator {
     names: Names,
     learned: Arc<LearnedMarks>,
     external_names: Option<ExternalNames>,
     sources: NameSources,
     rules: Rules,
+    evidence: Evidence,
+    min_confidence: u8,
+    pending: VecDeque<Pending>,
     uncommitted: u32,
     observations_learned: u64,
     /// Time of the log's first line, or of its earliest if that is known.
@@ -290,28 +218,39 @@ impl Annotator {
     }
 
     /// Learns the names of a line, and looks up its ends.
-    fn answer(&mut self, query: &Query) -> Result<Option<Answer>, Error> {
+    fn answer(&mut self, line: u64, query: &Query) -> Result<Option<Pending>, Error> {
         let Some((time_ns, source, destination)) = query.ends else { return Ok(None) };
         self.learn_until(time_ns)?;
         if let Some(observation) = &query.observation {
             self.learn(observation)?;
         }
         self.first_ns.get_or_insert(time_ns);
-        let (client, server) =
-            if query.from_responder { (destination, source) } else { (source, destination) };
+        let [source, destination] = [source, destination].map(End::of);
+        let (mut initiator, mut responder) = (source, destination);
+        [initiator.port, responder.port] = query.ports;
+        if query.from_responder {
+            std::mem::swap(&mut initiator, &mut responder);
+        }
+        let (client, server) = (initiator.addr, responder.addr);
         let view = self.names.view();
-        let at = |addr, found: Option<Found>| verdict(addr, found, time_ns);
-        let mut responder = at(server, None);
         let (mut has_no_lookup, mut has_no_name) = (false, false);
+        let mut trial = None;
         if !server.is_multicast_or_broadcast() {
             let found = view.destination(client, server, u64::MAX, time_ns);
             let support = found.as_ref().map(|found| found.support).unwrap_or_default();
             let why = self.why_unnamed(server, time_ns, found.is_some());
-            responder = at(server, found);
-            // Rule 6: the name that a flow states names it, and names by DNS are listed next to it.
             let Said { server_name, is_quic, http_host } = &query.said;
             let stated = choose(server_name.as_ref(), *is_quic, http_host.as_ref(), self.sources);
+            if let (Some(found), Some((name, _))) = (&found, stated)
+                && evidence::teaches(found.source, found.flags, &found.rivals)
+            {
+                let own = Own { flow: line, stated: name.as_bytes() };
+                self.evidence.learn(Scope::NONE, client, &found.name, own);
+            }
+            take_found(&mut responder, found, time_ns);
+            // Rule 6: the name that a flow states names it, and names by DNS are listed next to it.
             if let Some(stated) = stated {
+                trial = trial_of(&initiator, &responder, stated.0, (time_ns, line));
                 let support = self.sources.has(NameSource::DnsAddress).then_some(support);
                 state(&mut responder, stated, support, |name, others| {
                     view.are_joined(name, others, u64::MAX)
@@ -322,17 +261,35 @@ impl Annotator {
             }
             has_no_lookup = !support.has_lookup() && why == UnnamedReason::NoLookupSeen;
             has_no_name = responder.naming.is_none();
-            self.summary.count_destination(&responder);
         }
-        self.summary.flows += 1;
-        let initiator = at(client, view.host(client, u64::MAX, time_ns));
-        let (source, destination) =
-            if query.from_responder { (responder, initiator) } else { (initiator, responder) };
+        take_found(&mut initiator, view.host(client, u64::MAX, time_ns), time_ns);
         let unresolved = match query.is_lookup {
             true => [false; 2],
             false => [has_no_lookup, has_no_name],
         };
-        Ok(Some(Answer { source, destination, unresolved }))
+        let from_responder = query.from_responder;
+        Ok(Some(Pending { line, time_ns, initiator, responder, from_responder, unresolved, trial }))
+    }
+
+    /// Chooses the name of a line's flow, or tries the choice out if the flow states its name.
+    fn decide(&mut self, pending: Pending) -> Answer {
+        let Pending { mut initiator, mut responder, trial, unresolved, from_responder, .. } =
+            pending;
+        match trial {
+            Some(trial) => self.evidence.judge(*trial),
+            None if responder.naming.as_ref().is_some_and(evidence::is_by_lookup) => {
+                self.evidence.decide(Scope::NONE, initiator.addr, &mut responder);
+            }
+            None => {}
+        }
+        evidence::leave_out([&mut initiator, &mut responder], self.min_confidence);
+        self.summary.flows += 1;
+        if !responder.addr.is_multicast_or_broadcast() {
+            self.summary.count_destination(&responder);
+        }
+        let (source, destination) =
+            if from_responder { (responder, initiator) } else { (initiator, responder) };
+        Answer { source, destination, unresolved }
     }
 
     fn why_unnamed(&self, addr: Addr, time_ns: i64, is_known: bool) -> UnnamedReason {
@@ -351,11 +308,13 @@ impl Annotator {
 
     /// Annotates a pipe, line by line.
     fn stream(&mut self, mut log: Reader, name: &str, write: &mut Write<'_>) -> Result<(), Error> {
-        let mut offset = 0;
+        let (mut offset, mut line) = (0, 0);
         while !write.progress.stop.load(Ordering::Relaxed)
             && let Some(item) = self.next(&mut log, name, offset)
         {
-            let answer = self.answer(&log.query(item))?;
+            let pending = self.answer(line, &log.query(item))?;
+            line += 1;
+            let answer = pending.map(|pending| self.decide(pending));
             write.line(&log, item, answer.as_ref())?;
             offset += log.line().len() as u64;
             write.progress.input_bytes.store(offset, Ordering::Relaxed);
@@ -412,19 +371,34 @@ impl Annotator {
         Ok((sorter.sorted()?, lines))
     }
 
-    /// Second pass: answers in order of time, sorted by line.
+    /// Second pass: answers in order of time, sorted by line. The choice of a name waits for what
+    /// flows state in the next [`DECIDED_AFTER_NS`].
     fn look_up(&mut self, asked: &mut crate::sort::Sorted) -> Result<crate::sort::Sorted, Error> {
         let mut sorter = Sorter::new(MEMORY_BYTES_MAX, None);
-        let mut scratch = Vec::new();
         while let Some((_, record)) = asked.advance()? {
             let Some((line, query)) = Query::read(record) else { continue };
-            if let Some(answer) = self.answer(&query)? {
-                scratch.clear();
-                answer.write(&mut scratch);
-                sorter.push(line, &scratch)?;
-            }
+            let Some(pending) = self.answer(line, &query)? else { continue };
+            let due_ns = pending.time_ns.saturating_sub(DECIDED_AFTER_NS);
+            self.pending.push_back(pending);
+            self.decide_until(due_ns, &mut sorter)?;
         }
+        self.decide_until(i64::MAX, &mut sorter)?;
         sorter.sorted()
+    }
+
+    /// Decides the lines up to `time_ns`, and the oldest if too many wait.
+    fn decide_until(&mut self, time_ns: i64, sorter: &mut Sorter) -> Result<(), Error> {
+        let mut scratch = Vec::new();
+        while let Some(first) = self.pending.front()
+            && (first.time_ns <= time_ns || self.pending.len() > PENDING_MAX)
+            && let Some(pending) = self.pending.pop_front()
+        {
+            let line = pending.line;
+            scratch.clear();
+            self.decide(pending).write(&mut scratch);
+            sorter.push(line, &scratch)?;
+        }
+        Ok(())
     }
 
     fn finish(mut self, options: &Options, progress: &Progress) -> Result<Summary, Error> {
@@ -442,15 +416,45 @@ impl Annotator {
     }
 }
 
-/// An end with the name that was found for it.
-fn verdict(addr: Addr, found: Option<Found>, time_ns: i64) -> End {
-    let mut end = End::of(addr);
+/// A line whose name is not chosen yet.
+struct Pending {
+    line: u64,
+    time_ns: i64,
+    initiator: End,
+    responder: End,
+    from_responder: bool,
+    unresolved: [bool; 2],
+    /// The flow states its name.
+    trial: Option<Box<Trial>>,
+}
+
+/// Gives an end the name that was found for it.
+fn take_found(end: &mut End, found: Option<Found>, time_ns: i64) {
     if let Some(found) = found {
         end.naming = Some(found.naming(time_ns, found.time_ns > time_ns));
         end.candidates.push(found.name);
         end.candidates.extend(found.rivals);
     }
-    end
+}
+
+/// The trial of a flow that states a name, and whose responder has names by lookups so far.
+fn trial_of(
+    initiator: &End,
+    responder: &End,
+    stated: &Name,
+    (time_ns, line): (i64, u64),
+) -> Option<Box<Trial>> {
+    let naming = responder.naming.as_ref().filter(|naming| evidence::is_by_lookup(naming))?;
+    Some(Box::new(Trial {
+        packet: line,
+        start_ns: time_ns,
+        scope: Scope::NONE,
+        client: (initiator.addr, initiator.port),
+        server: (responder.addr, responder.port),
+        naming: naming.clone(),
+        candidates: responder.candidates.clone(),
+        stated: stated.clone(),
+    }))
 }
 
 /// Writes the log.

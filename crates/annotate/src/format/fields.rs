@@ -231,6 +231,14 @@ pub static FIELDS: &[Field] = &[
         "Every name known for `destination.ip`, best first; `destination.domain` is the first.",
     ),
     ours(
+        "larder.source.name_confidence",
+        "orig_name_confidence",
+        Type::Long,
+        "%",
+        |r| confidence(&r.source),
+        "How sure `source.domain` is: the share of flows in the same situation for which it is right.",
+    ),
+    ours(
         "larder.source.name_age_ms",
         "orig_name_age_ms",
         Type::Long,
@@ -320,6 +328,14 @@ pub static FIELDS: &[Field] = &[
         "",
         |r| unnamed_reason(&r.source),
         "Why `source.ip` has no name.",
+    ),
+    ours(
+        "larder.destination.name_confidence",
+        "resp_name_confidence",
+        Type::Long,
+        "%",
+        |r| confidence(&r.destination),
+        "How sure `destination.domain` is: the share of flows in the same situation for which it is right.",
     ),
     ours(
         "larder.destination.name_age_ms",
@@ -483,6 +499,10 @@ fn registered_domain(end: &End) -> Value<'_> {
 
 fn name_source(end: &End) -> Value<'_> {
     end.naming.as_ref().map_or(Value::Absent, |naming| Value::Word(naming.source.as_str()))
+}
+
+fn confidence(end: &End) -> Value<'_> {
+    end.naming.as_ref().map_or(Value::Absent, |naming| number(naming.confidence.into()))
 }
 
 fn name_age(end: &End) -> Value<'_> {

@@ -1,9 +1,9 @@
 //! Aligned columns for people: the default format.
 //!
 //! ```text
-//! #time                     duration proto source                -> destination           app    sent  rcvd name [source,flags] <- name of the source [source,flags]
-//! 2024-01-02T03:04:05.123Z    12.345 tcp   10.0.0.5:49152        -> 93.184.216.34:https   tls    1.2k 34.5k www.example.com [dns_pair,stale]
-//! 2024-01-02T03:04:06.000Z     0.000 tcp   10.0.0.6:49153        -> 198.51.100.7:https    -        60     0 - [no_lookup_seen] <- laptop.local [mdns]
+//! #time                     duration proto source                -> destination           app    sent  rcvd name [source,confidence,flags] <- name of the source
+//! 2024-01-02T03:04:05.123Z    12.345 tcp   10.0.0.5:49152        -> 93.184.216.34:https   tls    1.2k 34.5k www.example.com [dns_pair,98%,stale]
+//! 2024-01-02T03:04:06.000Z     0.000 tcp   10.0.0.6:49153        -> 198.51.100.7:https    -        60     0 - [no_lookup_seen] <- laptop.local [mdns,90%]
 //! ```
 //!
 //! Widths are fixed, so each line can be written at once: a value longer than its column pushes the rest
@@ -37,7 +37,7 @@ const RECEIVED_END: usize = 105;
 /// Titles of numbers are aligned to the right, as the numbers are.
 const HEADER: &str = concat!(
     "#time                     duration proto source                -> destination           ",
-    "app    sent  rcvd name [source,flags] <- name of the source [source,flags]\n",
+    "app    sent  rcvd name [source,confidence,flags] <- name of the source\n",
 );
 
 /// Writes aligned lines.
@@ -173,11 +173,14 @@ fn write_scope(scope: Scope, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends `name [source,flags]`.
+/// Appends `name [source,confidence,flags]`.
 fn write_naming(naming: &Naming, out: &mut Vec<u8>) {
     schema::write_name(&naming.name, out);
     out.extend_from_slice(b" [");
     out.extend_from_slice(naming.source.as_str().as_bytes());
+    out.push(b',');
+    digits::write_u64(naming.confidence.into(), out);
+    out.push(b'%');
     for (flag, word) in NameFlags::ALL {
         if naming.flags.has(flag) {
             out.push(b',');

@@ -9,6 +9,7 @@ use larder_wire::{Addr, Name};
 use super::candidate::{Candidate, Candidates, NameProtocol, Standing};
 use super::overlay::{LearnedMarks, Overlay};
 use super::{Alias, CHAIN_STEPS_MAX, Key, NOW};
+use crate::evidence;
 use crate::options::Rules;
 use crate::record::{NameFlags, NameSource, Naming};
 
@@ -52,7 +53,7 @@ impl Found {
     /// The name of an end of a flow that began at `start_ns`. `is_late`: it was learned after that.
     pub fn naming(&self, start_ns: i64, is_late: bool) -> Naming {
         let age_ns = start_ns.saturating_sub(self.time_ns).max(0);
-        Naming {
+        let mut naming = Naming {
             name: self.name.clone(),
             source: self.source,
             age_ms: if is_late { 0 } else { (age_ns / 1_000_000) as u64 },
@@ -60,8 +61,11 @@ impl Found {
                 true => self.flags.without(NameFlags::STALE).with(NameFlags::LATE),
                 false => self.flags,
             },
+            confidence: 0,
             conflict_grade: None,
-        }
+        };
+        naming.confidence = evidence::before_trials(&naming, 1 + self.rivals.len());
+        naming
     }
 }
 

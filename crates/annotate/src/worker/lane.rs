@@ -5,16 +5,17 @@ use larder::prefetch_read;
 use larder_wire::dns::{Message, NameBuf};
 use larder_wire::{Addr, Name};
 
-use super::{BatchInput, Ended, FlowState, Output, Resolved, WorkerState, flow_event};
+use super::{BatchInput, Body, Ended, FlowState, Known, Output, Resolved, WorkerState, flow_event};
 use crate::decode::Held;
+use crate::evidence::{self, Statement, Trial};
 use crate::flow::{Event, Flow, FlowKey, FlowUser, Leave, Sent, protocol};
 use crate::names::{Ends, Found, Support, View};
-use crate::options::{NameSources, Summary, Unresolved};
+use crate::options::{NameSources, Unresolved};
 use crate::own_name::{OwnName, Segment, Stated};
 use crate::record::{
     App, End, EndReason, FlowRecord, NameFlags, NameSource, NoNames, UnnamedReason,
 };
-use crate::stated::{choose, is_resolver_traffic, state};
+use crate::stated::{is_resolver_traffic, state};
 
 /// The lookup of a flow that began this soon after the capture may have been before the capture.
 const BEFORE_CAPTURE_NS: i64 = 10_000_000_000;
@@ -162,7 +163,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
                 self.look_for_own_name(flow, event);
             }
         } else if flow.awaits_reply && event.payload_len > 0 {
-            self.take_reply(flow);
+            self.take_reply(flow, event);
         }
     }
 
@@ -214,7 +215,6 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             flow.is_quiet = flow.is_quiet || rest.as_ref().is_some_and(|rest| rest.own.is_some());
             flow.user.known = rest;
         }
-        count(&mut self.state.summary, &record);
         let destination = &record.destination;
         let is_wanted = match self.state.shared.options.unresolved {
             Unresolved::False => true,
@@ -226,14 +226,11 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             Unresolved::All => destination.naming.is_none(),
         };
         if is_wanted {
-            let start = self.output.bytes.len();
-            self.state.shared.format.writer().record(&record, &mut self.output.bytes);
-            let end = self.output.bytes.len();
-            let (first_packet, end_ns) = (record.first_packet, record.end_ns);
-            let key = flow.key();
-            self.output.ended.push(Ended { end_packet, first_packet, key, end_ns, start, end });
+            self.log(record, flow.key());
+        } else {
+            self.state.summary.count(&record);
+            self.state.record = Some(record);
         }
-        self.state.record = Some(record);
     }
 }
 
@@ -275,13 +272,53 @@ impl Lane<'_, '_> {
 
     /// The responder of a flow that stated a name sent its first bytes.
     #[cold]
-    fn take_reply(&mut self, flow: &mut Flow<FlowState>) {
+    fn take_reply(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
         let own = flow.user.known.as_mut().and_then(|known| known.own.as_mut());
         if let Some(own) = own {
             own.replied(&mut self.state.budgets[self.state.shard]);
         }
         flow.is_quiet = true;
         flow.awaits_reply = false;
+        let statement = self.statement_of(flow, event);
+        self.output.statements.extend(statement);
+    }
+
+    /// What the name that a flow states teaches.
+    fn statement_of(&self, flow: &Flow<FlowState>, event: &Event) -> Option<Statement> {
+        let Known { destination, own, .. } = &**flow.user.known.as_ref()?;
+        let (found, own) = (destination.as_ref()?, own.as_ref()?);
+        let teaches = evidence::teaches(found.source, found.flags, &found.rivals)
+            && flow.looked_up_from_low == flow.source_is_low;
+        let (name, _) = own.chosen(self.names()).filter(|_| teaches && !own.contradicts)?;
+        // The server name of an encrypted ClientHello is the provider's.
+        (own.ech != Some(true)).then(|| Statement {
+            packet: self.number(event),
+            first_packet: flow.first_packet,
+            key: flow.key(),
+            client: flow.source().0,
+            name: name.clone(),
+            looked_up: found.name.clone(),
+        })
+    }
+
+    /// Sends a record to the log: rendered, unless its name depends on what other flows stated.
+    fn log(&mut self, mut record: Box<FlowRecord>, key: FlowKey) {
+        let FlowRecord { end_packet, first_packet, end_ns, .. } = *record;
+        let output = &mut *self.output;
+        let naming = record.destination.naming.as_ref();
+        let body = if naming.is_some_and(evidence::is_by_lookup) {
+            output.undecided.push(record);
+            Body::Undecided(output.undecided.len() - 1)
+        } else {
+            let start = output.bytes.len();
+            let least = self.state.shared.options.min_confidence;
+            evidence::leave_out([&mut record.source, &mut record.destination], least);
+            self.state.summary.count(&record);
+            self.state.shared.format.writer().record(&record, &mut output.bytes);
+            self.state.record = Some(record);
+            Body::Rendered(start, output.bytes.len())
+        };
+        output.ended.push(Ended { end_packet, first_packet, key, end_ns, body });
     }
 
     /// Fills `record`, whatever it held, from a flow that ends. Returns whether the destination has a name
@@ -307,6 +344,7 @@ impl Lane<'_, '_> {
             late = !turned;
         }
         let is_tcp = flow.protocol == protocol::TCP;
+        record.start_ns = flow.start_ns;
         fill_end(&mut record.source, flow.source(), flow.sent_by_source(), is_tcp);
         fill_end(&mut record.destination, flow.destination(), flow.sent_by_destination(), is_tcp);
         (record.tls_server_name, record.tls_ech, record.http_host) = (None, None, None);
@@ -325,6 +363,9 @@ impl Lane<'_, '_> {
                 take_names(found, &mut record.source.candidates);
             }
             if let Some(own) = &mut known.own {
+                let trial = self.trial_of(record, own, flow);
+                let place = (end_packet, flow.first_packet, flow.key());
+                self.output.trials.extend(trial.map(|trial| (place, trial)));
                 self.take_stated_name(record, own, support, end_packet);
             }
             self.state.spare.take_back(known);
@@ -333,7 +374,6 @@ impl Lane<'_, '_> {
         record.destination.unnamed_reason = unnamed.then(|| self.why_unnamed(flow, false));
         record.first_packet = flow.first_packet;
         record.end_packet = end_packet;
-        record.start_ns = flow.start_ns;
         record.end_ns = flow.last_ns;
         record.protocol = flow.protocol;
         record.scope = flow.key().scope;
@@ -344,6 +384,30 @@ impl Lane<'_, '_> {
         record.history.push_str(flow.history.as_str());
         record.end_reason = end_reason;
         (has_name, support.has_lookup())
+    }
+
+    /// The trial of a flow that states its name and whose record has names by lookups so far.
+    fn trial_of(
+        &self,
+        record: &FlowRecord,
+        own: &OwnName,
+        flow: &Flow<FlowState>,
+    ) -> Option<Trial> {
+        let FlowRecord { source, destination, .. } = record;
+        let End { naming, candidates, .. } = destination;
+        let naming = naming.as_ref().filter(|naming| evidence::is_by_lookup(naming))?;
+        let (stated, _) = own.chosen(self.names())?;
+        let is_plain = own.ech != Some(true) && !own.contradicts && !own.is_rest;
+        is_plain.then(|| Trial {
+            packet: flow.first_packet,
+            scope: flow.key().scope,
+            start_ns: flow.start_ns,
+            client: (source.addr, source.port),
+            server: (destination.addr, destination.port),
+            naming: naming.clone(),
+            candidates: candidates.clone(),
+            stated: stated.clone(),
+        })
     }
 
     /// Rule 6: the name that a flow states names this flow, and names by DNS are listed next to it. The
@@ -357,12 +421,7 @@ impl Lane<'_, '_> {
         packet: u64,
     ) {
         let names = self.names();
-        let is_quic = own.app == Some(App::Quic);
-        let [sni, host] = [&own.server_name, &own.http_host].map(|stated| {
-            let stated = stated.as_ref().filter(|stated| stated.is_name);
-            stated.map(|stated| &stated.text)
-        });
-        if let Some(stated) = choose(sni, is_quic, host, names) {
+        if let Some(stated) = own.chosen(names) {
             let End { naming, candidates, .. } = &mut record.destination;
             let is_outer = own.ech == Some(true)
                 && naming.as_ref().is_some_and(|naming| {
@@ -449,13 +508,4 @@ fn app_by_port(flow: &Flow<FlowState>) -> Option<App> {
         protocol::UDP if either(67) || either(68) || either(546) || either(547) => Some(App::Dhcp),
         _ => None,
     }
-}
-
-fn count(summary: &mut Summary, record: &FlowRecord) {
-    summary.flows += 1;
-    summary.flows_evicted += u64::from(record.end_reason == EndReason::Evicted);
-    if record.destination.addr.is_multicast_or_broadcast() {
-        return;
-    }
-    summary.count_destination(&record.destination);
 }

@@ -30,7 +30,14 @@ pub fn end(address: &str, port: u16) -> End {
 }
 
 pub fn naming(bytes: &[u8], source: NameSource) -> Naming {
-    Naming { name: name(bytes), source, age_ms: 250, flags: NameFlags::NONE, conflict_grade: None }
+    Naming {
+        name: name(bytes),
+        source,
+        age_ms: 250,
+        flags: NameFlags::NONE,
+        confidence: 98,
+        conflict_grade: None,
+    }
 }
 
 /// A named TLS flow with two candidates.

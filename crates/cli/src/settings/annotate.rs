@@ -12,8 +12,8 @@ use super::servers;
 
 /// Words that `--names` takes besides `all`. [`larder_annotate::options::NameSources::parse`]
 /// decides; a test compares the two.
-pub const SOURCE_WORDS: [&str; 9] =
-    ["dns", "sni", "quic", "http", "mdns", "llmnr", "nbns", "dhcp", "ptr"];
+pub const SOURCE_WORDS: [&str; 10] =
+    ["dns", "sni", "quic", "http", "mdns", "llmnr", "nbns", "dhcp", "ptr", "learned"];
 
 const INPUT: Setting = Setting::run("Input");
 const OUTPUT: Setting = Setting::run("Output");
@@ -167,6 +167,10 @@ settings! {
             .help("Accept names from these sources")
             .more("dns uses lookups only and ignores the names that flows state.")
             .why("Each record states the source of its name, so more sources do no harm."),
+        pub min_confidence: u8 = NAMES.count(0, 99).default("0")
+            .value("PERCENT")
+            .help("Leave out names with a confidence below this")
+            .more("Such an end has the reason low_confidence, and its candidates stay in the log."),
         pub candidates: usize = NAMES.count(1, 8).default("8")
             .help("Limit the candidate names of an address")
             .more("Candidates are ordered newest first.")

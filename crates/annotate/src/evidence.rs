@@ -1,0 +1,255 @@
+//! What flows stated: the choice of a name when a record is written, and how sure it is.
+//!
+//! Lookups give the names that an address may have. Flows that state their name (TLS, QUIC, HTTP)
+//! show which of them clients mean, and how often the choice by lookups alone is right. [`Evidence`]
+//! learns both, for the flows that state nothing.
+//!
+//! ```text
+//! from a worker   when                                       here
+//! statement       the responder accepted a stated name       an alias is learned (`aliases`)
+//! trial           the record of such a flow is due           the choice without its own statement
+//!                                                            is compared with the statement
+//! undecided       the record of a flow with a looked-up      its name is chosen, its confidence is
+//!                 name, which states none, is due            set, and the record is written
+//! ```
+//!
+//! The decision falls when the record is due, not at the first packet: flows open in bursts, and
+//! the flow that states a name often began milliseconds before or after one that states none. The
+//! candidates stay those of the first packet (rule 7).
+//!
+//! One thread at a time calls this, with the events of all workers in the order of their packets
+//! (`InOrder`). So the result depends on neither the number of workers nor their speed.
+//!
+//! Invariants
+//! 1. A flow's own statement never counts for its own trial (`aliases::Own`).
+//! 2. A statement of one client changes the names of other clients only after a second client
+//!    stated the same. So a client that lies in its ClientHello renames only its own flows.
+//! 3. A name with a doubt that a forger can cause (`confidence::DOUBTS`) never has a confidence
+//!    above 50.
+//!
+//! Cost: two reads of a small map and a few counters for each flow with a looked-up name; nothing
+//! for a packet, and nothing for a flow without names.
+
+mod aliases;
+mod confidence;
+
+use std::cmp::Reverse;
+
+use larder_wire::scope::Scope;
+use larder_wire::{Addr, Name};
+
+use crate::Error;
+use crate::flow::FlowKey;
+use crate::options::Options;
+use crate::record::{End, NameFlags, NameSource, Naming, UnnamedReason};
+use aliases::Aliases;
+pub(crate) use aliases::Own;
+use confidence::{Cell, Counters};
+
+pub(crate) use confidence::{before_trials, of_stated};
+
+/// Learned aliases have this part of the names' budget.
+const ALIASES_SHARE: u64 = 16;
+/// What they have at least, bytes: less is no use.
+const ALIASES_BYTES_MIN: u64 = 1 << 20;
+
+/// The parts of the names' budget for names and for learned aliases, bytes. A budget too small to
+/// be shared is the names', and the aliases take their least on top of it.
+pub(crate) fn budgets(names_budget_bytes: u64) -> (u64, u64) {
+    let aliases = names_budget_bytes / ALIASES_SHARE;
+    match names_budget_bytes.checked_sub(aliases) {
+        Some(names) if aliases >= ALIASES_BYTES_MIN => (names, aliases),
+        _ => (names_budget_bytes, ALIASES_BYTES_MIN),
+    }
+}
+
+/// A name that a flow stated, and that its responder accepted.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    /// Number of the packet with which the responder accepted it.
+    pub packet: u64,
+    /// Number of the flow's first packet.
+    pub first_packet: u64,
+    /// The flow.
+    pub key: FlowKey,
+    /// Its initiator.
+    pub client: Addr,
+    /// The stated name.
+    pub name: Name,
+    /// The only name that lookups had given the responder at the flow's first packet.
+    pub looked_up: Name,
+}
+
+/// A flow that states its name and has names by lookups: a trial of the choice.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// Number of the flow's first packet, or of its line in a log.
+    pub packet: u64,
+    /// The network of the addresses.
+    pub scope: Scope,
+    /// Time of the flow's first packet, ns since 1970 UTC.
+    pub start_ns: i64,
+    /// The initiator's address and port.
+    pub client: (Addr, u16),
+    /// The responder's address and port.
+    pub server: (Addr, u16),
+    /// The name by lookups. After the trial: the choice, made without the flow's own statement.
+    pub naming: Naming,
+    /// The candidates of the choice, best first.
+    pub candidates: Vec<Name>,
+    /// The name that the flow states.
+    pub stated: Name,
+}
+
+impl Trial {
+    /// True when the choice is the name that the flow states.
+    pub fn is_right(&self) -> bool {
+        self.naming.name == self.stated
+    }
+}
+
+/// Gets each trial after the choice.
+pub type Observer = Box<dyn FnMut(&Trial) + Send>;
+
+/// What a run has learned from statements.
+pub struct Evidence {
+    /// `None` if `--names` leaves learned names out.
+    aliases: Option<Aliases>,
+    counters: Counters,
+    observer: Option<Observer>,
+}
+
+impl Evidence {
+    /// Learns within a part of the names' budget, as the options say.
+    pub fn new(options: &Options, observer: Option<Observer>) -> Result<Evidence, Error> {
+        let Options { names_budget_bytes, seed, names, .. } = options;
+        let (_, budget_bytes) = budgets(*names_budget_bytes);
+        let learns = names.has(NameSource::Learned);
+        let aliases = learns.then(|| Aliases::new(budget_bytes, *seed)).transpose()?;
+        Ok(Evidence { aliases, counters: Counters::default(), observer })
+    }
+
+    /// Learns what a flow of `client` states, where lookups had given only `looked_up`.
+    pub(crate) fn learn(&mut self, scope: Scope, client: Addr, looked_up: &Name, own: Own<'_>) {
+        if let Some(aliases) = &mut self.aliases {
+            aliases.learn(scope, client, looked_up, own);
+        }
+    }
+
+    /// Chooses the name of a flow that states one, without its statement; compares the two, and
+    /// counts the result.
+    pub fn judge(&mut self, mut trial: Trial) {
+        let (client, _) = trial.client;
+        let Trial { scope, packet, naming, candidates, stated, .. } = &mut trial;
+        let own = Own { flow: *packet, stated: stated.as_bytes() };
+        let cell = self.choose(*scope, client, naming, candidates, Some(own));
+        self.counters.count(cell, trial.is_right());
+        if let Some(observer) = &mut self.observer {
+            observer(&trial);
+        }
+    }
+
+    /// Chooses the name of `end`, the destination of a flow of `client` that states none.
+    pub fn decide(&mut self, scope: Scope, client: Addr, end: &mut End) {
+        if let Some(naming) = &mut end.naming {
+            self.choose(scope, client, naming, &mut end.candidates, None);
+        }
+    }
+
+    /// Chooses among candidates, sets the confidence, and returns the cell that it came from.
+    fn choose(
+        &mut self,
+        scope: Scope,
+        client: Addr,
+        naming: &mut Naming,
+        candidates: &mut Vec<Name>,
+        own: Option<Own<'_>>,
+    ) -> Cell {
+        let looked_up = candidates.len();
+        let aliases = self.aliases.as_mut();
+        let learned = aliases.and_then(|known| known.alias_of(scope, client, &naming.name, own));
+        if let Some(learned) = learned {
+            candidates.retain(|name| *name != learned);
+            candidates.insert(0, learned.clone());
+            naming.name = learned;
+            naming.source = NameSource::Learned;
+        }
+        let cell = Cell::of(naming, looked_up);
+        naming.confidence = confidence::capped(self.counters.confidence(cell), naming.flags);
+        cell
+    }
+}
+
+/// True for a name that lookups gave: statements help to choose it.
+pub(crate) fn is_by_lookup(naming: &Naming) -> bool {
+    is_lookup(naming.source)
+}
+
+fn is_lookup(source: NameSource) -> bool {
+    matches!(source, NameSource::DnsPair | NameSource::DnsChain | NameSource::DnsAddress)
+}
+
+/// Leaves out names with a confidence below `least`, percent. They stay candidates.
+pub(crate) fn leave_out(ends: [&mut End; 2], least: u8) {
+    for end in ends {
+        if end.naming.take_if(|naming| naming.confidence < least).is_some() {
+            end.unnamed_reason = Some(UnnamedReason::LowConfidence);
+        }
+    }
+}
+
+/// True if a statement of the flow shows what its client means by the name that lookups gave: the
+/// only one for its responder, and not one that a forger can give to any address.
+pub(crate) fn teaches(source: NameSource, flags: NameFlags, rivals: &[Name]) -> bool {
+    let forged = NameFlags::UNSOLICITED.with(NameFlags::CLAIMED);
+    is_lookup(source) && rivals.is_empty() && !flags.intersects(forged)
+}
+
+/// The statements and trials of a batch, in the order of their packets. A statement comes before a
+/// trial that is due with the same packet.
+pub(crate) struct InOrder {
+    /// The last one first.
+    events: Vec<(Place, Event)>,
+}
+
+/// Position of a record in the log: packet that ended the flow, first packet, flow.
+type RecordPlace = (u64, u64, FlowKey);
+/// Packet, kind, first packet, flow.
+type Place = (u64, u8, u64, FlowKey);
+const STATEMENT: u8 = 0;
+const TRIAL: u8 = 1;
+
+/// A statement or a trial.
+pub(crate) enum Event {
+    Statement(Statement),
+    Trial(Box<Trial>),
+}
+
+impl InOrder {
+    pub fn of(
+        statements: impl Iterator<Item = Statement>,
+        trials: impl Iterator<Item = (RecordPlace, Trial)>,
+    ) -> InOrder {
+        let statements = statements.map(|statement| {
+            let place = (statement.packet, STATEMENT, statement.packet, statement.key);
+            (place, Event::Statement(statement))
+        });
+        let trials = trials.map(|((end_packet, first_packet, key), trial)| {
+            ((end_packet, TRIAL, first_packet, key), Event::Trial(Box::new(trial)))
+        });
+        let mut events: Vec<_> = statements.chain(trials).collect();
+        events.sort_unstable_by_key(|(place, _)| Reverse(*place));
+        InOrder { events }
+    }
+
+    /// The next event before the record at `place`; `None`: before the end of the batch.
+    pub fn next_before(&mut self, place: Option<RecordPlace>) -> Option<Event> {
+        let limit =
+            place.map(|(end_packet, first_packet, key)| (end_packet, TRIAL, first_packet, key));
+        let next = self.events.pop_if(|(at, _)| limit.is_none_or(|limit| *at < limit));
+        next.map(|(_, event)| event)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! Learned aliases: the name that clients mean where a lookup gave another one.
+//!
+//! A resolver between client and capture often holds the first names of a chain of aliases. Then
+//! the capture has only the name of a CDN's host. If an address had this one name and a flow to it
+//! stated another, the stated name is what this client means by it. For other clients it counts
+//! once two different clients have stated it.
+//!
+//! | key | value |
+//! |---|---|
+//! | network, client, looked-up name | the names that the client stated in its last two flows |
+//! | looked-up name | up to [`MEANINGS_MAX`] stated names, each with the clients that stated it |
+//!
+//! A count of clients goes up when another client than the last one states the name, so one client
+//! alone never reaches two. Two clients that alternate count too often, and that is harmless: more
+//! than two are not told apart.
+//!
+//! A flow that states its name is judged without its own statement ([`Own`]). Two flows of a client
+//! are remembered, so that one is left then.
+//!
+//! The map is an engine of its own with first-in, first-out eviction, so that evictions do not
+//! depend on the order of reads. A failed insert loses the alias, and the looked-up name counts.
+
+use larder::{Cache, Clock, Map, Policy, Seconds};
+use larder_wire::scope::Scope;
+use larder_wire::{Addr, Name};
+
+use crate::Error;
+
+/// Stated names that one looked-up name may have, at most.
+const MEANINGS_MAX: usize = 4;
+/// Clients that must have stated a name before it counts for others.
+const CLIENTS_MIN: u8 = 2;
+/// Kind, network and address of a client: the part of a key before the name.
+const CLIENT_KEY_BYTES: usize = 1 + 8 + 16;
+/// Clients u8, hash of the last one u32, length u16.
+const HEADER_BYTES: usize = 1 + 4 + 2;
+
+/// See the module.
+pub(super) struct Aliases {
+    map: Map<[u8], Vec<u8>>,
+    /// Memory for the key of a look-up.
+    key: Vec<u8>,
+}
+
+/// A name that clients stated where they had looked up another.
+#[derive(Clone, Copy)]
+struct Meaning<'a> {
+    clients: u8,
+    last_client: u32,
+    name: &'a [u8],
+}
+
+/// A flow that is judged: its statement does not count.
+#[derive(Clone, Copy)]
+pub(crate) struct Own<'a> {
+    /// Number of its first packet.
+    pub flow: u64,
+    /// The name that it states.
+    pub stated: &'a [u8],
+}
+
+/// The statements of a client, the last one first: flow u64, length u16, name.
+struct Statements<'a>(&'a [u8]);
+
+impl<'a> Iterator for Statements<'a> {
+    type Item = (u64, &'a [u8]);
+
+    fn next(&mut self) -> Option<(u64, &'a [u8])> {
+        let (header, rest) = self.0.split_at_checked(8 + 2)?;
+        let len = usize::from(u16::from_le_bytes([header[8], header[9]]));
+        let (name, rest) = rest.split_at_checked(len)?;
+        self.0 = rest;
+        Some((u64::from_le_bytes(*header.first_chunk()?), name))
+    }
+}
+
+/// The value of a client with one statement, and the last one of `known`.
+fn stated_before(known: &[u8], flow: u64, stated: &[u8]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(2 * (8 + 2 + stated.len()));
+    for (flow, name) in [(flow, stated)].into_iter().chain(Statements(known).take(1)) {
+        value.extend_from_slice(&flow.to_le_bytes());
+        value.extend_from_slice(&(name.len() as u16).to_le_bytes());
+        value.extend_from_slice(name);
+    }
+    value
+}
+
+/// The meanings of a value.
+struct Meanings<'a>(&'a [u8]);
+
+impl<'a> Iterator for Meanings<'a> {
+    type Item = Meaning<'a>;
+
+    fn next(&mut self) -> Option<Meaning<'a>> {
+        let (header, rest) = self.0.split_at_checked(HEADER_BYTES)?;
+        let len = usize::from(u16::from_le_bytes([header[5], header[6]]));
+        let (name, rest) = rest.split_at_checked(len)?;
+        self.0 = rest;
+        let last_client = u32::from_le_bytes(*header[1..].first_chunk()?);
+        Some(Meaning { clients: header[0], last_client, name })
+    }
+}
+
+impl Meaning<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(self.clients);
+        out.extend_from_slice(&self.last_client.to_le_bytes());
+        out.extend_from_slice(&(self.name.len() as u16).to_le_bytes());
+        out.extend_from_slice(self.name);
+    }
+}
+
+impl Aliases {
+    pub fn new(budget_bytes: u64, seed: u64) -> Result<Aliases, Error> {
+        let builder = Cache::builder()
+            .budget(budget_bytes)
+            .shards(1)
+            .readers_max(1)
+            .policy(Policy::Fifo)
+            .seed(seed);
+        // No entry expires, so the time of the map never moves.
+        let map = Map::build(builder, Clock::manual(Seconds(0))).map_err(|error| {
+            Error::Options(format!("--names-budget: {error}; give it more room"))
+        })?;
+        Ok(Aliases { map, key: Vec::new() })
+    }
+
+    /// Learns what a flow of `client` to an address with the one name `looked_up` states.
+    pub fn learn(&mut self, scope: Scope, client: Addr, looked_up: &Name, own: Own<'_>) {
+        let (looked_up, Own { flow, stated }) = (looked_up.as_bytes(), own);
+        self.put_client_key(scope, client, looked_up);
+        let hash = self.map.cache().hash(&self.key[..CLIENT_KEY_BYTES]).get() as u32;
+        let value = self.map.with(&self.key[..], |known| stated_before(known, flow, stated));
+        self.insert(value.unwrap_or_else(|| stated_before(&[], flow, stated)));
+        self.put_shared_key(looked_up);
+        let value = self.map.with(&self.key[..], |known| merged(known, hash, stated));
+        if let Some(value) = value.unwrap_or_else(|| merged(&[], hash, stated)) {
+            self.insert(value);
+        }
+    }
+
+    /// The engine refuses a value only if it has no room for it. Then nothing is learned.
+    fn insert(&self, value: Vec<u8>) {
+        drop(self.map.insert(&self.key[..], value));
+    }
+
+    /// The name that `client` means by `looked_up`, if it is another. What `own` taught does not
+    /// count.
+    pub fn alias_of(
+        &mut self,
+        scope: Scope,
+        client: Addr,
+        looked_up: &Name,
+        own: Option<Own<'_>>,
+    ) -> Option<Name> {
+        let looked_up = looked_up.as_bytes();
+        self.put_client_key(scope, client, looked_up);
+        let of_others = |value: &[u8]| {
+            let mut statements = Statements(value);
+            let last = statements.find(|(flow, _)| own.is_none_or(|own| own.flow != *flow));
+            last.map(|(_, name)| Name::from_canonical(name))
+        };
+        let meant = match self.map.with(&self.key[..], of_others).flatten() {
+            Some(meant) => meant,
+            None => {
+                self.put_shared_key(looked_up);
+                self.map.with(&self.key[..], |value| most_stated(value, own))??
+            }
+        };
+        (meant.as_bytes() != looked_up).then_some(meant)
+    }
+
+    fn put_client_key(&mut self, scope: Scope, client: Addr, looked_up: &[u8]) {
+        self.key.clear();
+        self.key.push(b'c');
+        self.key.extend_from_slice(&scope.bits().to_le_bytes());
+        self.key.extend_from_slice(client.octets());
+        self.key.resize(CLIENT_KEY_BYTES, 0);
+        self.key.extend_from_slice(looked_up);
+    }
+
+    fn put_shared_key(&mut self, looked_up: &[u8]) {
+        self.key.clear();
+        self.key.push(b's');
+        self.key.extend_from_slice(looked_up);
+    }
+}
+
+/// The value `known` with a statement of the client `client` merged into it; `None` if it does not
+/// change.
+fn merged(known: &[u8], client: u32, stated: &[u8]) -> Option<Vec<u8>> {
+    let mut meanings: Vec<Meaning<'_>> = Meanings(known).collect();
+    match meanings.iter_mut().find(|meaning| meaning.name == stated) {
+        Some(meaning) if meaning.last_client == client => return None,
+        Some(meaning) => {
+            meaning.clients = meaning.clients.saturating_add(1);
+            meaning.last_client = client;
+        }
+        None => {
+            // The name that the fewest clients stated makes room, the oldest of several.
+            if meanings.len() == MEANINGS_MAX {
+                let at = (0..MEANINGS_MAX).min_by_key(|&at| meanings[at].clients)?;
+                meanings.remove(at);
+            }
+            meanings.push(Meaning { clients: 1, last_client: client, name: stated });
+        }
+    }
+    let mut value = Vec::new();
+    meanings.iter().for_each(|meaning| meaning.write(&mut value));
+    Some(value)
+}
+
+/// The name that the most clients stated, if they are enough. The client of `own` has no other flow
+/// here, so it does not count.
+fn most_stated(value: &[u8], own: Option<Own<'_>>) -> Option<Name> {
+    let clients = |meaning: &Meaning<'_>| {
+        let is_own = own.is_some_and(|own| own.stated == meaning.name);
+        meaning.clients.saturating_sub(u8::from(is_own))
+    };
+    let most = Meanings(value).max_by_key(clients)?;
+    (clients(&most) >= CLIENTS_MIN).then(|| Name::from_canonical(most.name))
+}
