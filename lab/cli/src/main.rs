@@ -5,6 +5,7 @@
 //! | [`settings`] | the one table: every command and setting, with default and range |
 //! | [`mod@bench`], [`gen_capture`] | measuring, and inputs for it |
 //! | [`sim`] | what a cache is worth: settings to runs of `larder_sim` |
+//! | [`mod@names`] | how often annotate chooses the right name |
 //! | [`mod@model`] | what a cache is worth, for hit ratios given or replayed |
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
@@ -12,6 +13,7 @@
 mod bench;
 mod gen_capture;
 mod model;
+mod names;
 mod settings;
 mod sim;
 
@@ -40,6 +42,7 @@ fn run(invocation: &Invocation) -> Outcome {
         ["sim", "sync"] => sim::sim_sync(&settings.read()),
         ["sim", "lengths"] => sim::sim_lengths(&settings.read()),
         ["sim", "paper"] => sim::sim_paper(&settings.read()),
+        ["names"] => names::names(&settings.read()),
         ["model"] => model::model(&settings.read()),
         _ => Err(Failure::usage("this command is in the table but not in the program")),
     }

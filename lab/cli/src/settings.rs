@@ -4,6 +4,7 @@
 pub mod bench;
 pub mod bench_live;
 pub mod model;
+pub mod names;
 pub mod sim;
 
 use larder_settings::table::Program;
@@ -35,6 +36,7 @@ First steps:
         &sim::SIM_LENGTHS,
         &sim::SIM_PAPER,
         &model::MODEL,
+        &names::NAMES,
     ],
     families: &[
         ("bench", "Measure larder on this machine"),
