@@ -24,14 +24,13 @@
 //! 1. A flow's own statement never counts for its own trial (`aliases::Own`).
 //! 2. A statement of one client changes the names of other clients only after a second client
 //!    stated the same. So a client that lies in its ClientHello renames only its own flows.
-//! 3. A name with a doubt that a forger can cause (`confidence::DOUBTS`) never has a confidence
+//! 3. A name with a doubt that a forger can cause (`crate::confidence`) never has a confidence
 //!    above 50.
 //!
 //! Cost: two reads of a small map and a few counters for each flow with a looked-up name; nothing
 //! for a packet, and nothing for a flow without names.
 
 mod aliases;
-mod confidence;
 
 use std::cmp::Reverse;
 
@@ -39,14 +38,12 @@ use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
 use crate::Error;
+use crate::confidence::{self, Cell, Counters};
 use crate::flow::FlowKey;
 use crate::options::Options;
 use crate::record::{End, NameFlags, NameSource, Naming, UnnamedReason};
 use aliases::Aliases;
 pub(crate) use aliases::Own;
-use confidence::{Cell, Counters};
-
-pub(crate) use confidence::{before_trials, of_stated};
 
 /// Learned aliases have this part of the names' budget.
 const ALIASES_SHARE: u64 = 16;
@@ -208,8 +205,9 @@ pub(crate) fn teaches(source: NameSource, flags: NameFlags, rivals: &[Name]) -> 
 /// The statements and trials of a batch, in the order of their packets. A statement comes before a
 /// trial that is due with the same packet.
 pub(crate) struct InOrder {
-    /// The last one first.
-    events: Vec<(Place, Event)>,
+    events: Vec<Option<Event>>,
+    /// Their places, each with its index, the last one first.
+    order: Vec<(Place, usize)>,
 }
 
 /// Position of a record in the log: packet that ended the flow, first packet, flow.
@@ -222,7 +220,7 @@ const TRIAL: u8 = 1;
 /// A statement or a trial.
 pub(crate) enum Event {
     Statement(Statement),
-    Trial(Box<Trial>),
+    Trial(Trial),
 }
 
 impl InOrder {
@@ -235,19 +233,24 @@ impl InOrder {
             (place, Event::Statement(statement))
         });
         let trials = trials.map(|((end_packet, first_packet, key), trial)| {
-            ((end_packet, TRIAL, first_packet, key), Event::Trial(Box::new(trial)))
+            ((end_packet, TRIAL, first_packet, key), Event::Trial(trial))
         });
-        let mut events: Vec<_> = statements.chain(trials).collect();
-        events.sort_unstable_by_key(|(place, _)| Reverse(*place));
-        InOrder { events }
+        let (mut order, mut events) = (Vec::new(), Vec::new());
+        for (index, (place, event)) in statements.chain(trials).enumerate() {
+            order.push((place, index));
+            events.push(Some(event));
+        }
+        // Events are large, so only their places are sorted.
+        order.sort_unstable_by_key(|place| Reverse(*place));
+        InOrder { events, order }
     }
 
     /// The next event before the record at `place`; `None`: before the end of the batch.
     pub fn next_before(&mut self, place: Option<RecordPlace>) -> Option<Event> {
         let limit =
             place.map(|(end_packet, first_packet, key)| (end_packet, TRIAL, first_packet, key));
-        let next = self.events.pop_if(|(at, _)| limit.is_none_or(|limit| *at < limit));
-        next.map(|(_, event)| event)
+        let next = self.order.pop_if(|(at, _)| limit.is_none_or(|limit| *at < limit));
+        next.and_then(|(_, index)| self.events[index].take())
     }
 }
 

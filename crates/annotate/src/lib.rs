@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod confidence;
 pub mod control;
 pub mod decode;
 pub mod evidence;

@@ -216,7 +216,7 @@ impl Writer {
                 let own = Own { flow: first_packet, stated: name.as_bytes() };
                 self.evidence.learn(key.scope, client, &looked_up, own);
             }
-            Event::Trial(trial) => self.evidence.judge(*trial),
+            Event::Trial(trial) => self.evidence.judge(trial),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use larder_wire::{Addr, Name};
 
-use crate::evidence;
+use crate::confidence;
 use crate::flow::protocol;
 use crate::names::{Support, is_address};
 use crate::options::NameSources;
@@ -65,7 +65,7 @@ pub(crate) fn state(
         source,
         age_ms: 0,
         flags,
-        confidence: evidence::of_stated(flags),
+        confidence: confidence::of_stated(flags),
         conflict_grade,
     });
 }

@@ -17,19 +17,31 @@
 //! A flow that states its name is judged without its own statement ([`Own`]). Two flows of a client
 //! are remembered, so that one is left then.
 //!
+//! **Most flows state the name that was looked up**, and that costs only two bits: one says that a
+//! client meant the name itself, the other that some alias of it was learned. Entries are written
+//! only for names with an alias. The first of them counts the name itself as if
+//! [`MEANT_ITSELF`] clients had stated it, if its bit is set.
+//!
 //! The map is an engine of its own with first-in, first-out eviction, so that evictions do not
 //! depend on the order of reads. A failed insert loses the alias, and the looked-up name counts.
+
+use std::cmp::Reverse;
 
 use larder::{Cache, Clock, Map, Policy, Seconds};
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
 use crate::Error;
+use crate::names::Sieve;
 
 /// Stated names that one looked-up name may have, at most.
 const MEANINGS_MAX: usize = 4;
 /// Clients that must have stated a name before it counts for others.
 const CLIENTS_MIN: u8 = 2;
+/// Clients that count for the looked-up name itself, where some had stated it before any alias.
+const MEANT_ITSELF: u8 = 2;
+/// Bits of each sieve: 64 KiB.
+const SIEVE_BITS: usize = 1 << 19;
 /// Kind, network and address of a client: the part of a key before the name.
 const CLIENT_KEY_BYTES: usize = 1 + 8 + 16;
 /// Clients u8, hash of the last one u32, length u16.
@@ -38,6 +50,9 @@ const HEADER_BYTES: usize = 1 + 4 + 2;
 /// See the module.
 pub(super) struct Aliases {
     map: Map<[u8], Vec<u8>>,
+    /// Looked-up names that a flow stated unchanged, and those with an alias.
+    meant_itself: Sieve,
+    with_alias: Sieve,
     /// Memory for the key of a look-up.
     key: Vec<u8>,
 }
@@ -122,19 +137,33 @@ impl Aliases {
         let map = Map::build(builder, Clock::manual(Seconds(0))).map_err(|error| {
             Error::Options(format!("--names-budget: {error}; give it more room"))
         })?;
-        Ok(Aliases { map, key: Vec::new() })
+        let sieve = || Sieve::new(SIEVE_BITS);
+        Ok(Aliases { map, meant_itself: sieve(), with_alias: sieve(), key: Vec::new() })
     }
 
     /// Learns what a flow of `client` to an address with the one name `looked_up` states.
     pub fn learn(&mut self, scope: Scope, client: Addr, looked_up: &Name, own: Own<'_>) {
         let (looked_up, Own { flow, stated }) = (looked_up.as_bytes(), own);
+        let name = self.map.cache().hash(looked_up).get();
+        if stated == looked_up && !self.with_alias.has(name) {
+            return self.meant_itself.add(name);
+        }
+        self.with_alias.add(name);
         self.put_client_key(scope, client, looked_up);
         let hash = self.map.cache().hash(&self.key[..CLIENT_KEY_BYTES]).get() as u32;
         let value = self.map.with(&self.key[..], |known| stated_before(known, flow, stated));
         self.insert(value.unwrap_or_else(|| stated_before(&[], flow, stated)));
         self.put_shared_key(looked_up);
         let value = self.map.with(&self.key[..], |known| merged(known, hash, stated));
-        if let Some(value) = value.unwrap_or_else(|| merged(&[], hash, stated)) {
+        let value = value.unwrap_or_else(|| {
+            let mut itself = Vec::new();
+            if self.meant_itself.has(name) {
+                Meaning { clients: MEANT_ITSELF, last_client: 0, name: looked_up }
+                    .write(&mut itself);
+            }
+            merged(&itself, hash, stated)
+        });
+        if let Some(value) = value {
             self.insert(value);
         }
     }
@@ -154,6 +183,9 @@ impl Aliases {
         own: Option<Own<'_>>,
     ) -> Option<Name> {
         let looked_up = looked_up.as_bytes();
+        if !self.with_alias.has(self.map.cache().hash(looked_up).get()) {
+            return None;
+        }
         self.put_client_key(scope, client, looked_up);
         let of_others = |value: &[u8]| {
             let mut statements = Statements(value);
@@ -217,6 +249,7 @@ fn most_stated(value: &[u8], own: Option<Own<'_>>) -> Option<Name> {
         let is_own = own.is_some_and(|own| own.stated == meaning.name);
         meaning.clients.saturating_sub(u8::from(is_own))
     };
-    let most = Meanings(value).max_by_key(clients)?;
+    // Of names that equally many clients stated, the first one that was stated.
+    let most = Meanings(value).min_by_key(|meaning| Reverse(clients(meaning)))?;
     (clients(&most) >= CLIENTS_MIN).then(|| Name::from_canonical(most.name))
 }

@@ -1,6 +1,7 @@
 //! Tests of what is learned from statements, and of the confidence.
 
 use super::*;
+use crate::confidence::{before_trials, of_stated};
 use crate::options::NameSources;
 
 const D: &str = "edge.cdn.example";
@@ -90,6 +91,21 @@ fn a_client_that_means_the_looked_up_name_keeps_it() {
     state(&mut evidence, Scope::NONE, client(3), &name(D));
     assert_eq!(decided(&mut evidence, client(3), D).0, D);
     assert_eq!(decided(&mut evidence, client(4), D).0, S);
+}
+
+/// A name that clients mean by itself is not renamed for others by two that state another, nor for
+/// them before one of them did: it takes more clients than those that count for the name.
+#[test]
+fn a_site_is_not_renamed_by_two_clients() {
+    let mut evidence = evidence();
+    state(&mut evidence, Scope::NONE, client(9), &name(D));
+    for last in [1, 2] {
+        state(&mut evidence, Scope::NONE, client(last), &name(S));
+        assert_eq!(decided(&mut evidence, client(last), D).0, S, "its own flows");
+    }
+    assert_eq!(decided(&mut evidence, client(3), D).0, D);
+    state(&mut evidence, Scope::NONE, client(4), &name(S));
+    assert_eq!(decided(&mut evidence, client(3), D).0, S);
 }
 
 /// Of several stated names, the one of the most clients counts. A fifth one replaces a name that

@@ -132,7 +132,8 @@ impl Sieve {
     pub fn new(count: usize) -> Sieve {
         let words = count.next_power_of_two().div_ceil(64);
         // From a zeroed vector, so that the kernel gives the pages when they are first written.
-        Sieve { words: vec![0; words].into_iter().map(AtomicU64::new).collect() }
+        let words: Vec<_> = vec![0; words].into_iter().map(AtomicU64::new).collect();
+        Sieve { words: words.into() }
     }
 
     /// The word of a hash and its bit there: the low bits choose both, as in [`Marks`].
@@ -181,8 +182,8 @@ impl Marks {
     /// Marks for about `count` hashes, at least 64.
     pub fn new(count: usize) -> Marks {
         let count = count.next_power_of_two().max(64);
-        let slots = vec![0; count].into_iter().map(AtomicU32::new).collect();
-        Marks { slots, used: Sieve::new(count) }
+        let slots: Vec<_> = vec![0; count].into_iter().map(AtomicU32::new).collect();
+        Marks { slots: slots.into(), used: Sieve::new(count) }
     }
 
     #[inline]

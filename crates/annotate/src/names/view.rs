@@ -9,7 +9,7 @@ use larder_wire::{Addr, Name};
 use super::candidate::{Candidate, Candidates, NameProtocol, Standing};
 use super::overlay::{LearnedMarks, Overlay};
 use super::{Alias, CHAIN_STEPS_MAX, Key, NOW};
-use crate::evidence;
+use crate::confidence;
 use crate::options::Rules;
 use crate::record::{NameFlags, NameSource, Naming};
 
@@ -64,7 +64,7 @@ impl Found {
             confidence: 0,
             conflict_grade: None,
         };
-        naming.confidence = evidence::before_trials(&naming, 1 + self.rivals.len());
+        naming.confidence = confidence::before_trials(&naming, 1 + self.rivals.len());
         naming
     }
 }

@@ -53,7 +53,7 @@ const SHIPPED: [[f64; COUNTS]; SOURCES] = [
 
 /// A class of names that are equally sure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cell {
+pub(crate) struct Cell {
     source: u8,
     count: u8,
     age: u8,
@@ -113,7 +113,7 @@ impl Trials {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Counters {
+pub(crate) struct Counters {
     cells: [Trials; SOURCES * COUNTS * AGES],
     parents: [Trials; SOURCES * COUNTS],
 }
@@ -162,7 +162,7 @@ pub(crate) fn of_stated(flags: NameFlags) -> u8 {
 }
 
 /// `confidence`, of a name with these flags.
-pub(super) fn capped(confidence: u8, flags: NameFlags) -> u8 {
+pub(crate) fn capped(confidence: u8, flags: NameFlags) -> u8 {
     let doubts = DOUBTS.with(NameFlags::UNCONFIRMED);
     if flags.intersects(doubts) { confidence.min(DOUBTFUL_MAX) } else { confidence }
 }
