@@ -7,7 +7,7 @@
 //! So the confidence is useful from the first flow on, and adapts to the network.
 //!
 //! Names that no trial can judge have a fixed confidence: those that a flow states ([`of_stated`]),
-//! and those that hosts state or others claim ([`of_host`]).
+//! and those that hosts state or others claim ([`before_trials`]).
 
 use crate::record::{NameFlags, NameSource, Naming};
 
@@ -81,11 +81,21 @@ impl Cell {
         Cell { source, count, age: age as u8 }
     }
 
+    /// The share of right choices before any trial.
+    fn shipped(self) -> f64 {
+        SHIPPED[usize::from(self.source)][usize::from(self.count)]
+    }
+
     /// Its number, and that of its parent: all ages.
     fn numbers(self) -> (usize, usize) {
         let parent = usize::from(self.source) * COUNTS + usize::from(self.count);
         (parent * AGES + usize::from(self.age), parent)
     }
+}
+
+/// A share as a confidence: 1 to 99, since no count of trials is certain.
+fn percent(share: f64) -> u8 {
+    (share * 100.0).round().clamp(1.0, 99.0) as u8
 }
 
 /// Trials, and how many of them were right.
@@ -135,20 +145,19 @@ impl Counters {
         self.parents[parent].add(is_right);
     }
 
-    /// The confidence of a name in `cell`, percent. It is 1 to 99: no count of trials is certain.
+    /// The confidence of a name in `cell`, percent.
     pub fn confidence(&self, cell: Cell) -> u8 {
         let (at, parent) = cell.numbers();
-        let shipped = SHIPPED[usize::from(cell.source)][usize::from(cell.count)];
-        let share = self.cells[at].share(self.parents[parent].share(shipped));
-        (share * 100.0).round().clamp(1.0, 99.0) as u8
+        percent(self.cells[at].share(self.parents[parent].share(cell.shipped())))
     }
 }
 
 /// The confidence of a name that lookups gave, or that a host states, before any trial.
 pub(crate) fn before_trials(naming: &Naming, count: usize) -> u8 {
     match naming.source {
-        NameSource::DnsPair | NameSource::DnsChain | NameSource::DnsAddress => {
-            capped(Counters::default().confidence(Cell::of(naming, count)), naming.flags)
+        // Each record with a name comes here: no counters are made for it.
+        source if source.is_lookup() => {
+            capped(percent(Cell::of(naming, count).shipped()), naming.flags)
         }
         _ if naming.flags.intersects(DOUBTS) => CLAIMED,
         _ => HOST,

@@ -179,11 +179,7 @@ impl Evidence {
 
 /// True for a name that lookups gave: statements help to choose it.
 pub(crate) fn is_by_lookup(naming: &Naming) -> bool {
-    is_lookup(naming.source)
-}
-
-fn is_lookup(source: NameSource) -> bool {
-    matches!(source, NameSource::DnsPair | NameSource::DnsChain | NameSource::DnsAddress)
+    naming.source.is_lookup()
 }
 
 /// Leaves out names with a confidence below `least`, percent. They stay candidates.
@@ -199,7 +195,7 @@ pub(crate) fn leave_out(ends: [&mut End; 2], least: u8) {
 /// only one for its responder, and not one that a forger can give to any address.
 pub(crate) fn teaches(source: NameSource, flags: NameFlags, rivals: &[Name]) -> bool {
     let forged = NameFlags::UNSOLICITED.with(NameFlags::CLAIMED);
-    is_lookup(source) && rivals.is_empty() && !flags.intersects(forged)
+    source.is_lookup() && rivals.is_empty() && !flags.intersects(forged)
 }
 
 /// The statements and trials of a batch, in the order of their packets. A statement comes before a

@@ -57,6 +57,11 @@ impl NameSource {
         NameSource::Learned,
     ];
 
+    /// True for names that lookups gave: what other flows stated helps to choose among them.
+    pub const fn is_lookup(self) -> bool {
+        matches!(self, NameSource::DnsPair | NameSource::DnsChain | NameSource::DnsAddress)
+    }
+
     /// The spelling in logs.
     pub const fn as_str(self) -> &'static str {
         match self {
