@@ -156,6 +156,19 @@ impl Stored {
         is_fresh || self.validators().has_any() || life.stale_window_s(rules) > 0
     }
 
+    /// True where it was fresh when larder requested it, and was stale when it came: the clients
+    /// that waited for it may have it, unless the response forbids any stale use. Without this, an
+    /// origin that is slower than its `max-age` (or a fetch of 0.2 s across the turn of a second,
+    /// for `max-age=1`) would get one request for each client that waits.
+    pub fn expired_in_transit(&self, fields: &[Field<'_>], requested_s: u64) -> bool {
+        let Life { directives: said, lifetime_s, .. } = &self.life;
+        let at_once = Moments { request_s: requested_s, response_s: requested_s };
+        let forbids = said.no_cache || said.must_revalidate || said.proxy_revalidate;
+        *lifetime_s <= self.life.initial_age_s
+            && *lifetime_s > initial_age_s(fields, at_once)
+            && !forbids
+    }
+
     /// True where it is for this request too: the selecting fields have the same values (RFC 9111,
     /// section 4.1).
     pub fn is_for(&self, request: &Request<'_>) -> bool {

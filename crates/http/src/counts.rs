@@ -20,7 +20,7 @@ larder_serve::counters! {
         "stale_on_error_total" "Stale responses served because the origin failed" { stale_on_error }
         "kept_total" "Responses stored" { kept }
         "outdated_total" "Responses not stored because their URL was written or purged during the fetch" { outdated }
-        "not_kept_total" "Cacheable responses not stored: no memory" { not_kept }
+        "not_kept_total" "Cacheable responses not stored: no memory, or expired before they were complete" { not_kept }
         "refused_requests_total" "Invalid requests" { refused_requests }
         "sent_bytes_total" "Bytes of long bodies sent to clients" { sent_bytes }
         "received_bytes_total" "Bytes of bodies received from origins" { received_bytes }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! shared fetch   304               the cached response is updated, and given to all (`renewal`)
-//!                may be stored     given to all if it is fresh, and stored when its body is complete
+//!                may be stored     given to all if it is fresh, or was when it was requested, and
+//!                                  stored when its body is complete
 //!                else              given to the client that started the fetch. The others ask for
 //!                                  themselves, and so do later clients for a while (hit-for-miss).
 //!                                  Where credentials or cookies of the first client are the reason,
@@ -218,7 +219,11 @@ impl Core {
         let is_too_long = said_bytes.is_some_and(|bytes| bytes > self.kept_bytes_max());
         let may_keep = may_keep && !is_too_long;
         let rules = &self.options.rules;
-        let of_use = stored.as_ref().ok().filter(|stored| may_keep && stored.is_of_use(rules));
+        let expired_in_transit = stored
+            .as_ref()
+            .is_ok_and(|stored| stored.expired_in_transit(head.fields, fetch.requested_s));
+        let is_of_use = |stored: &Stored| stored.is_of_use(rules) || expired_in_transit;
+        let of_use = stored.as_ref().ok().filter(|stored| may_keep && is_of_use(stored));
         // A response that is not stored leaves no choice of variants either.
         let keep = of_use.and_then(|stored| {
             let Core { handle, store, .. } = self;
@@ -239,10 +244,12 @@ impl Core {
             self.handle.flush();
             self.store.flights.also(flight, key);
         }
-        let is_fresh = keep.as_ref().is_some_and(|(stored, _)| {
+        let is_fresh = |stored: &Stored| {
             stored.life.fresh_s(self.now_s) > 0 && !stored.life.directives.no_cache
-        });
-        let reach = match is_fresh {
+        };
+        let is_for_all =
+            keep.as_ref().is_some_and(|(stored, _)| expired_in_transit || is_fresh(stored));
+        let reach = match is_for_all {
             true => Reach::All,
             false => self.reach(info, head.status, &stored, keep.is_some()),
         };

@@ -107,6 +107,11 @@ impl Core {
         let keep_s = if stored.validators().has_any() { u64::from(self.options.keep_s) } else { 0 };
         let stale_s = life.stale_window_s(&self.options.rules).max(keep_s);
         let ttl_s = life.fresh_s(self.now_s) + stale_s;
+        if ttl_s == 0 {
+            // It expired in transit, or while its body came.
+            self.counts.not_kept += 1;
+            return false;
+        }
         let ttl = Ttl::seconds(u32::try_from(ttl_s).unwrap_or(u32::MAX - 1));
         if fetch.ticket.is_outdated() {
             self.counts.outdated += 1;
