@@ -4,4 +4,5 @@
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cargo run --quiet --manifest-path "$root/Cargo.toml" -p larder-fuzz-targets --example seeds -- \
-    "$root/fuzz/corpus" "$root"/tests/captures/*.pcap "$root"/tests/captures/*.fstrm "$@"
+    "$root/fuzz/corpus" "$root"/tests/captures/*.pcap "$root"/tests/captures/*.fstrm \
+    "$root"/tests/exports/*.pcap "$@"

@@ -2,13 +2,27 @@
 
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use larder_io::access::Access;
+use larder_io::input::Input;
 use larder_io::output::{Output, OutputError};
 
 use crate::Error;
 use crate::names::Names;
 use crate::options::{Endpoint, Options, Summary};
+
+/// Opens captures; waits for the first bytes of pipes, until `stop`.
+pub(crate) fn open_inputs(endpoints: &[Endpoint], stop: &AtomicBool) -> Result<Vec<Input>, Error> {
+    endpoints
+        .iter()
+        .map(|endpoint| match endpoint {
+            Endpoint::Pipe => Ok(Input::open(Path::new("-"))?),
+            Endpoint::Path(path) => Ok(Input::open_until(path, stop)?),
+            Endpoint::Bytes(bytes) => Ok(Input::from_static("the sample", bytes)),
+        })
+        .collect()
+}
 
 /// Opens an output; `-` is standard output.
 pub fn open_output(endpoint: &Endpoint, access: Access) -> Result<Output, Error> {

@@ -33,7 +33,7 @@ use larder_wire::Addr;
 use larder_wire::packet::Tunnel;
 use larder_wire::scope::Scope;
 
-pub use event::{Event, FlowKey, protocol, shard_of, tcp_flag};
+pub use event::{Event, FlowKey, is_response, protocol, shard_of, tcp_flag};
 pub use shard::{Guess, Shard};
 pub use tcp::{History, Sent};
 

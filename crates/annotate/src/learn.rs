@@ -291,7 +291,7 @@ impl NameLearner {
         Ok(())
     }
 
-    fn learn_observation(&mut self, packet: u64, observation: &DnsObservation) {
+    pub(crate) fn learn_observation(&mut self, packet: u64, observation: &DnsObservation) {
         self.answers += 1;
         observation.learn_into(packet, self.sources, self.rules, &mut self.names);
     }

@@ -21,6 +21,7 @@
 //! | [`live`] | interfaces as input |
 //! | `live_stats`, `control` | statistics, control socket and metrics of a running capture |
 //! | [`feeds`] | logs of other programs: Zeek, EVE, dnstap |
+//! | [`exports`] | flows of routers: NetFlow, IPFIX |
 //!
 //! The steps of a packet: [`pipeline`] has the overview, [`mod@run`] connects the parts.
 #![forbid(unsafe_code)]
@@ -30,6 +31,7 @@ mod confidence;
 pub mod control;
 pub mod decode;
 pub mod evidence;
+pub mod exports;
 pub mod feeds;
 pub mod files;
 pub mod flow;

@@ -161,6 +161,10 @@ pub struct Options {
     pub zeek_dns: Vec<Endpoint>,
     /// A dnstap file or socket to learn from.
     pub dnstap: Option<Endpoint>,
+    /// Captures with export packets of routers.
+    pub flows_read: Vec<Endpoint>,
+    /// How long after its start an exported flow without a name waits for one, seconds.
+    pub flows_delay_s: u32,
     /// TCP flows end after this long without a packet, seconds.
     pub tcp_idle_s: u32,
     /// UDP and other flows end after this long without a packet, seconds.
@@ -218,6 +222,8 @@ impl Default for Options {
             zeek_log: None,
             zeek_dns: Vec::new(),
             dnstap: None,
+            flows_read: Vec::new(),
+            flows_delay_s: 600,
             tcp_idle_s: 300,
             udp_idle_s: 60,
             linger_s: 5,
@@ -362,6 +368,8 @@ pub struct Summary {
     /// Packets of files before the filter that took [`Summary::packets`]; `None` without a filter,
     /// and if not all were read.
     pub filtered_of: Option<u64>,
+    /// Counts by kind of each exporter of flows; empty without one.
+    pub exporters: BTreeMap<String, BTreeMap<&'static str, u64>>,
     /// Packets from each interface, and dropped ones; empty for files.
     pub captured: Vec<Dropped>,
     /// Counts of the packet store, by name; `None` without one.
@@ -448,9 +456,14 @@ impl Summary {
             let counts = counts.into_iter().map(|(name, n)| (name, n.to_string()));
             (one.interface.as_str(), object(counts))
         });
+        let exporters = self.exporters.iter().map(|(exporter, counts)| {
+            let counts = counts.iter().map(|(kind, n)| (*kind, n.to_string()));
+            (exporter.as_str(), object(counts))
+        });
         let kept = self.kept.iter().flatten().map(|(name, n)| (*name, n.to_string()));
         let fields = [
             ("captured", object(captured)),
+            ("exporters", object(exporters)),
             ("kept", object(kept)),
             ("packets", self.packets.to_string()),
             ("input_bytes", self.input_bytes.to_string()),

@@ -406,6 +406,19 @@ pub struct FlowRecord {
     pub history: String,
     /// Why the flow ended.
     pub end_reason: EndReason,
+    /// The router that counted the flow; `None` for flows of packets.
+    pub exporter: Option<Exporter>,
+}
+
+/// A router that exports flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exporter {
+    /// Its address.
+    pub addr: Addr,
+    /// The observation domain (IPFIX), source ID (v9), or type and number of the engine (v5).
+    pub domain: u32,
+    /// It saw one of this many packets; `None` if it does not say. Counts are not multiplied by it.
+    pub sampling_rate: Option<u64>,
 }
 
 /// Text in place of a host name that is none.
@@ -439,6 +452,7 @@ impl FlowRecord {
             conn_state: ConnState::OTH,
             history: String::new(),
             end_reason: EndReason::InputEnd,
+            exporter: None,
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Connects the parts of a run: inputs, names, workers, outputs, and the summary.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +13,7 @@ use crate::decode::{self, Decoded, Keying, decode};
 use crate::evidence::{self, Evidence, Observer};
 use crate::feeds::external_names::ExternalNames;
 use crate::files::{
-    in_directory, load_names, make_directory, open_output, save_all_names, save_stats,
+    in_directory, load_names, make_directory, open_inputs, open_output, save_all_names, save_stats,
 };
 use crate::format::Format;
 use crate::learn::NameLearner;
@@ -44,6 +43,9 @@ pub fn run_observed(
 ) -> Result<Summary, Error> {
     if crate::feeds::run::is_wanted(options) {
         return crate::feeds::run::run(options, progress, observer);
+    }
+    if crate::exports::is_wanted(options) {
+        return crate::exports::run(options, progress);
     }
     let stopped = || Ok(Summary { interrupted: true, ..Summary::default() });
     let inputs = match open_inputs(&options.read, &progress.stop) {
@@ -333,15 +335,4 @@ fn first_packet_ns(
         }
     }
     Ok(decoded.first_ns)
-}
-
-fn open_inputs(endpoints: &[Endpoint], stop: &AtomicBool) -> Result<Vec<Input>, Error> {
-    endpoints
-        .iter()
-        .map(|endpoint| match endpoint {
-            Endpoint::Pipe => Ok(Input::open(Path::new("-"))?),
-            Endpoint::Path(path) => Ok(Input::open_until(path, stop)?),
-            Endpoint::Bytes(bytes) => Ok(Input::from_static("the sample", bytes)),
-        })
-        .collect()
 }

@@ -62,7 +62,7 @@ impl Log {
         }
     }
 
-    fn take(&mut self, rendered: &[u8], now_ns: i64) -> Result<(), Error> {
+    pub(crate) fn take(&mut self, rendered: &[u8], now_ns: i64) -> Result<(), Error> {
         match self {
             Log::Lines(log) => log.write(rendered, now_ns),
             #[cfg(feature = "parquet")]
@@ -70,7 +70,7 @@ impl Log {
         }
     }
 
-    fn finish(self, now_ns: i64) -> Result<(), Error> {
+    pub(crate) fn finish(self, now_ns: i64) -> Result<(), Error> {
         match self {
             Log::Lines(log) => log.finish(now_ns),
             #[cfg(feature = "parquet")]

@@ -122,7 +122,7 @@ fn files_together_are_the_log() {
         let wanted: Vec<&str> = body(&log).into_iter().filter(|line| Some(*line) != head).collect();
         assert!(wanted.len() > 20 && body(&answers).len() > 10, "captures with too little in them");
         for (bytes_max, every_s, compress) in
-            [(2000, 0, false), (0, 1, true), (900, 60, true), (1, 0, false)]
+            [(2400, 0, false), (0, 1, true), (900, 60, true), (1, 0, false)]
         {
             let rotation = Rotation { bytes_max, every_s, compress, budget_bytes: 0 };
             let mut made = Vec::new();
@@ -157,8 +157,8 @@ fn files_together_are_the_log() {
                     );
                     assert!(
                         compress
-                            || bytes_max < 2000
-                            || text.len() < 2000 + 50
+                            || bytes_max < 2400
+                            || text.len() < 2400 + 50
                             || body(text).len() == 1,
                         "{name}: {}",
                         text.len()

@@ -188,6 +188,8 @@ fn options(settings: &Annotate) -> Result<Options, Failure> {
         zeek_log: endpoint(&input.zeek_log),
         zeek_dns: input.zeek_dns.iter().cloned().map(Endpoint::from).collect(),
         dnstap: endpoint(&input.dnstap),
+        flows_read: input.flows_read.iter().cloned().map(Endpoint::from).collect(),
+        flows_delay_s: input.flows_delay,
         tcp_idle_s: limits.tcp_idle,
         udp_idle_s: limits.udp_idle,
         linger_s: limits.linger,
@@ -222,6 +224,7 @@ fn inputs(options: &Options) -> Vec<(&'static str, &Endpoint)> {
     inputs.extend(options.zeek_dns.iter().map(|input| ("--zeek-dns", input)));
     inputs.extend(options.eve.iter().map(|input| ("--eve", input)));
     inputs.extend(options.zeek_log.iter().map(|input| ("--zeek-log", input)));
+    inputs.extend(options.flows_read.iter().map(|input| ("--flows-read", input)));
     inputs.extend(options.dnstap.iter().map(|input| ("--dnstap", input)));
     inputs
 }
@@ -233,7 +236,13 @@ fn check_inputs(options: &Options, is_live: bool) -> Result<(), Failure> {
             "-i with --eve or --zeek-log: a log needs a run of its own; run it without -i and with --names-load",
         ));
     }
-    if options.read.is_empty() && !has_log && !is_live {
+    let has_flows = !options.flows_read.is_empty();
+    if has_flows && (is_live || has_log) {
+        return Err(Failure::usage(
+            "--flows-read with -i, --eve or --zeek-log: one run does one of them; run larder twice",
+        ));
+    }
+    if options.read.is_empty() && !has_log && !is_live && !has_flows {
         return Err(Failure::usage(if std::io::stdin().is_terminal() {
             "no input: name a capture with -r FILE, or an interface with -i IFACE (try larder demo first)"
         } else {
@@ -274,7 +283,7 @@ fn check_readable(flag: &str, path: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::file(&what, &error, "check the path, or name another file"))?;
     if metadata.is_dir() {
         let next = match flag {
-            "-r" | "--zeek-dns" => {
+            "-r" | "--zeek-dns" | "--flows-read" => {
                 let folder = path.display().to_string();
                 format!("name the files in it: {flag} {}/*", folder.escape_debug())
             }
@@ -400,7 +409,8 @@ mod tests {
         let line = "-r Cargo.toml src/main.rs -r - -o out --format ecs -w pk -d dir --names dns --cores 3 \
             --names-budget 1MiB --flows-max 1000 --reassembly-budget 2MiB --candidates 2 --seed 9 \
             -c 10 -n --sort start --lookup packet --unresolved --names-save s --names-load l \
-            --eve e --zeek-log z --zeek-dns d1 d2 --dnstap t --tcp-idle 1m --udp-idle 2s --linger 0s \
+            --eve e --zeek-log z --zeek-dns d1 d2 --dnstap t \
+            --flows-read f --flows-delay 7s --tcp-idle 1m --udp-idle 2s --linger 0s \
             --rotate-size 1GiB --rotate-every 1h --compress --logs-budget 2GiB";
         let flags: Vec<&str> = line.split_whitespace().collect();
         let path = |path: &str| Endpoint::Path(path.into());
@@ -429,6 +439,8 @@ mod tests {
             zeek_log: Some(path("z")),
             zeek_dns: vec![path("d1"), path("d2")],
             dnstap: Some(path("t")),
+            flows_read: vec![path("f")],
+            flows_delay_s: 7,
             tcp_idle_s: 60,
             udp_idle_s: 2,
             linger_s: 0,

@@ -11,6 +11,9 @@ use larder_annotate::options::{Damage, Summary};
 use larder_settings::amounts::grouped;
 use larder_settings::amounts::{scaled, size};
 
+/// Exporters of flows with a line of their own.
+const EXPORTERS_LISTED: usize = 8;
+
 /// The summary, several lines, each with its line feed.
 pub fn text(summary: &Summary, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64();
@@ -24,12 +27,8 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
         scaled(rate)
     );
     if let Some(all) = summary.filtered_of {
-        let _ = writeln!(
-            text,
-            "filter     took {} of {} packets",
-            grouped(summary.packets),
-            grouped(all)
-        );
+        let (some, all) = (grouped(summary.packets), grouped(all));
+        let _ = writeln!(text, "filter     took {some} of {all} packets");
     }
     for one in &summary.captured {
         let _ = writeln!(
@@ -51,6 +50,7 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
             grouped(count("packets_lost"))
         );
     }
+    exporters(&mut text, summary);
     let _ = writeln!(
         text,
         "flows      {}, {} with a destination that can have a name",
@@ -110,6 +110,18 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
         text.push_str("stopped    before the end of the input; what was read is written\n");
     }
     text
+}
+
+fn exporters(text: &mut String, summary: &Summary) {
+    for (exporter, counts) in summary.exporters.iter().take(EXPORTERS_LISTED) {
+        let counts = counts.iter().map(|(kind, count)| (*kind, *count));
+        let _ = writeln!(text, "exporter   {exporter}{}", listed(counts));
+    }
+    let more = summary.exporters.len().saturating_sub(EXPORTERS_LISTED);
+    if more > 0 {
+        let more = grouped(more as u64);
+        let _ = writeln!(text, "exporter   and {more} more; -d DIR writes all to stats.json");
+    }
 }
 
 fn damage(text: &mut String, damaged: &BTreeMap<&'static str, Damage>) {

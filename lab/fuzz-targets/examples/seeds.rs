@@ -131,6 +131,8 @@ impl Seeds {
             self.write("dhcp", &[payload])
         } else if is_of(443) || is_of(4433) || is_of(8443) {
             self.write("quic", &[&[0], &(payload.len() as u16).to_be_bytes(), payload])
+        } else if larder_annotate::exports::PORTS.contains(&dst_port) {
+            self.write("exports", &[&[1], &(payload.len() as u16).to_be_bytes(), payload])
         } else {
             Ok(())
         }

@@ -12,6 +12,7 @@
 mod capture;
 mod dns;
 mod engine;
+mod exports;
 mod feeds;
 mod filter;
 mod fragment;
@@ -32,6 +33,7 @@ mod traces;
 pub use capture::capture;
 pub use dns::{dns, dns_stream};
 pub use engine::engine;
+pub use exports::exports;
 pub use feeds::{dnstap, eve, zeek};
 pub use filter::filter;
 pub use fragment::fragment;
@@ -53,7 +55,7 @@ pub use traces::traces;
 pub type Target = fn(&[u8]);
 
 /// Every target by name, the most exposed first.
-pub const TARGETS: [(&str, Target); 27] = [
+pub const TARGETS: [(&str, Target); 28] = [
     ("packet", packet),
     ("dns", dns),
     ("dns_query", dns_query),
@@ -79,6 +81,7 @@ pub const TARGETS: [(&str, Target); 27] = [
     ("eve", eve),
     ("zeek", zeek),
     ("dnstap", dnstap),
+    ("exports", exports),
     ("traces", traces),
     ("filter", filter),
 ];

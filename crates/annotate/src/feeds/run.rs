@@ -160,8 +160,11 @@ fn check(options: &Options) -> Result<(&Endpoint, Form), Error> {
 
 /// The fields that are added to a line.
 fn fields(form: Form) -> Vec<&'static Field> {
-    // Logs have their own columns about tunnels.
-    let is_ours = |name: &str| name.starts_with("larder.") && !name.starts_with("larder.tunnel.");
+    // Logs have their own columns about tunnels, and no exporter.
+    let is_ours = |name: &str| {
+        let others = ["larder.tunnel.", "larder.exporter."];
+        name.starts_with("larder.") && !others.iter().any(|other| name.starts_with(other))
+    };
     let wanted = |field: &&Field| match form {
         Form::Zeek => is_ours(field.name) && field.zeek.is_some(),
         Form::Eve => {

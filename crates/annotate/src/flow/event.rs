@@ -98,6 +98,14 @@ pub fn source_is_low(event: &Event) -> bool {
     let answers = match event.key.protocol {
         protocol::TCP if syn == SYN => false,
         protocol::TCP if syn == SYN | ACK => true,
+        _ => is_response(event.key.protocol, from_port, to_port),
+    };
+    event.from_low != answers
+}
+
+/// True if packets between these ports are responses, as far as ports alone can tell.
+pub fn is_response(protocol: u8, from_port: u16, to_port: u16) -> bool {
+    match protocol {
         protocol::TCP | protocol::UDP => {
             is_server_port(from_port) && !is_server_port(to_port) && to_port >= 1024
         }
@@ -105,8 +113,7 @@ pub fn source_is_low(event: &Event) -> bool {
         protocol::ICMP => matches!(from_port, 0 | 14 | 16 | 18) && to_port != from_port,
         protocol::ICMP6 => matches!(from_port, 129),
         _ => false,
-    };
-    event.from_low != answers
+    }
 }
 
 /// Ports on which servers respond; used only if the first packet does not tell which end began.

@@ -453,6 +453,33 @@ pub static FIELDS: &[Field] = &[
         |r| stated(&r.http_host, &r.no_names.http_host),
         "Host of the flow's first HTTP request, `:authority` in HTTP/2. Only a valid host name names the flow.",
     ),
+    ours(
+        "larder.exporter.ip",
+        "exporter",
+        Type::Ip,
+        "",
+        |r| r.exporter.map_or(Value::Absent, |exporter| Value::Ip(exporter.addr)),
+        "Address of the router that exported the flow; absent for flows of packets.",
+    ),
+    ours(
+        "larder.exporter.domain",
+        "exporter_domain",
+        Type::Id,
+        "",
+        |r| r.exporter.map_or(Value::Absent, |exporter| Value::Id(exporter.domain.into())),
+        "Its observation domain (IPFIX), source ID (NetFlow v9), or engine type and number (v5).",
+    ),
+    ours(
+        "larder.exporter.sampling_rate",
+        "sampling_rate",
+        Type::Long,
+        "packets",
+        |r| {
+            let rate = r.exporter.and_then(|exporter| exporter.sampling_rate);
+            rate.map_or(Value::Absent, number)
+        },
+        "The router saw one of this many packets. Counts are as exported, not multiplied.",
+    ),
     row(
         "related.ip",
         Type::Ips,

@@ -7,8 +7,8 @@ use larder_annotate::Error;
 use larder_annotate::format::Format;
 use larder_annotate::options::OutputFormat;
 use larder_annotate::record::{
-    App, ConflictGrade, ConnState, End, EndReason, FlowRecord, NameFlags, NameSource, Naming,
-    UnnamedReason,
+    App, ConflictGrade, ConnState, End, EndReason, Exporter, FlowRecord, NameFlags, NameSource,
+    Naming, UnnamedReason,
 };
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
@@ -120,6 +120,8 @@ pub fn full() -> FlowRecord {
     record.source.candidates = vec![name(b"laptop.local"), name(b"laptop")];
     record.app = Some(App::Http);
     record.http_host = Some(name(b"www.example.org"));
+    record.exporter =
+        Some(Exporter { addr: addr("192.0.2.1"), domain: 7, sampling_rate: Some(100) });
     record
 }
 

@@ -44,7 +44,8 @@ Examples:
   larder annotate -r trace.pcap port 53 or host 192.0.2.1
   larder annotate -i eth0
   larder annotate -i eth0 -o flows.log -w /var/lib/larder --store 50GiB port 53 or port 443
-  larder annotate -r trace.pcap --unresolved",
+  larder annotate -r trace.pcap --unresolved
+  larder annotate --flows-read exports.pcap -r dns.pcap",
     settings: Annotate::ROWS,
 };
 
@@ -104,6 +105,17 @@ settings! {
             .value("FILE|SOCKET")
             .help("Learn names from this dnstap file or socket")
             .why("Use it where DNS is encrypted: the resolver has names that packets do not show."),
+        pub flows_read: Vec<PathBuf> = INPUT.endpoint().many()
+            .help("Name the flows that routers exported, from captures")
+            .more("The captures have the export packets of routers: NetFlow v5 or v9, or IPFIX, over UDP \
+                to port 2055, 4739 or 9995. Names come from -r, --zeek-dns, --dnstap and --names-load. \
+                Packets of -r are read for names only.")
+            .why("Routers that see no DNS still get names from a capture at the resolver."),
+        pub flows_delay: u32 = INPUT.seconds(0, 3_600).default("10m")
+            .help("Let an exported flow wait this long for a name")
+            .more("The time counts from the start of the flow; a longer flow waits until its end. larder marks \
+                a name that comes in this time late. 0 does not wait.")
+            .why("The response with the name may come after the first packet of the flow."),
     }
 }
 

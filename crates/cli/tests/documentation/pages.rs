@@ -162,6 +162,8 @@ pub const PAGES: &[Page] = &[
             cp $CAPTURES/r3-newer.pcap noon.pcap
             cp $CAPTURES/dnstap-unbound.fstrm resolver.dnstap
             cp $CAPTURES/quic-v1.pcap some.pcap
+            cp $CAPTURES/r1-as-asked.pcap dns.pcap
+            cp $CAPTURES/../exports/r1-as-asked.ipfix.pcap exports.pcap
             cp $NOTES/dns.log $NOTES/ssl.log $NOTES/eve.json .
             replay $NOTES/example.pcap &",
         notes: &[

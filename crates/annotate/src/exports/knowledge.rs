@@ -1,0 +1,279 @@
+//! The names at a moment: all that was learned up to a time, from packets and from other logs.
+//!
+//! Exported flows come long after their packets, so they are sorted by their start, and names are learned
+//! up to each start in turn. Packets are learned batch by batch. A batch may reach beyond the moment;
+//! its changes are then looked up as of the last packet that is not later.
+//!
+//! Invariants
+//! 1. [`Knowledge::until`] is called with times that never go back; then no lookup sees a name that was
+//!    learned later than its moment, except names of packets whose times went backwards.
+//!
+//! Bounds: two batches of packets, the names' budget, [`OBSERVATIONS_MAX`] observations between commits.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use larder_io::batch::{Batch, Source, SourceOptions};
+use larder_io::frame_filter::FrameFilter;
+use larder_wire::scope::Scope;
+
+use crate::decode::{self, Counts, Decoded, Keying, decode};
+use crate::feeds::external_names::ExternalNames;
+use crate::files::{load_names, open_inputs};
+use crate::learn::{NameLearner, OBSERVATIONS_MAX};
+use crate::names::{Ends, LearnedMarks, Names};
+use crate::options::{Damage, Options, Summary, add_damage};
+use crate::record::UnnamedReason;
+use crate::{Error, Progress};
+use larder_wire::Addr;
+
+/// A flow this soon after the first packet, or after the first flow if there are none, may have been looked up
+/// before, ns.
+const BEFORE_NS: i64 = 10_000_000_000;
+/// Bytes of a batch: small, so that few changes wait in memory.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// See the module.
+pub struct Knowledge {
+    learner: NameLearner,
+    marks: Arc<LearnedMarks>,
+    packets: Option<Packets>,
+    /// Observations of logs that were not committed.
+    uncommitted: usize,
+    /// The moment up to which all is learned, ns.
+    pub now_ns: i64,
+    /// Time of the first packet or flow, ns.
+    pub first_ns: Option<i64>,
+    damaged: Counts,
+    files: Vec<String>,
+}
+
+/// Packets that are learned from, and the place in them.
+struct Packets {
+    source: Source,
+    keying: Keying,
+    next: Option<(Batch, Decoded)>,
+    /// Of the batch that was learned last: the packets that may teach, each with the latest time so far.
+    times: Vec<(i64, u64)>,
+    before: u64,
+    count: u64,
+    bytes: u64,
+}
+
+impl Knowledge {
+    /// Opens the sources of names. `is_live`: the flows come as they are exported.
+    pub fn open(
+        options: &Options,
+        is_live: bool,
+        progress: &Arc<Progress>,
+    ) -> Result<Knowledge, Error> {
+        // Exporters rarely state a VLAN, so names of all networks count.
+        let options = Options { ignore_vlan: true, ..options.clone() };
+        let (mut names, _) = Names::new(
+            options.names_budget_bytes,
+            0,
+            options.seed,
+            options.candidates_max,
+            options.rules,
+        )?;
+        if let Some(path) = &options.names_load {
+            load_names(&mut names, path, true, &mut || ())?;
+        }
+        let marks = names.learned();
+        let mut learner = NameLearner::new(names, &options);
+        learner.log = None;
+        learner.external_names = ExternalNames::open(&options, is_live, progress)?;
+        let mut files = Vec::new();
+        let packets = match options.read.is_empty() {
+            true => None,
+            false => {
+                let inputs = open_inputs(&options.read, &progress.stop)?;
+                files.extend(inputs.iter().map(|input| input.name.clone()));
+                let mut packets = Packets::open(inputs, &options, progress)?;
+                packets.read(progress);
+                Some(packets)
+            }
+        };
+        let first_ns = packets.as_ref().and_then(Packets::next_ns);
+        Ok(Knowledge {
+            learner,
+            marks,
+            packets,
+            uncommitted: 0,
+            now_ns: i64::MIN,
+            first_ns,
+            damaged: Counts::new(),
+            files,
+        })
+    }
+
+    /// Learns all that is not later than `time_ns`.
+    pub fn until(&mut self, time_ns: i64, progress: &Progress) -> Result<(), Error> {
+        while let Some(packets) = &mut self.packets
+            && packets.next_ns().is_some_and(|next_ns| next_ns <= time_ns)
+            && let Some((batch, decoded)) = packets.next.take()
+        {
+            while self.learner.names.commit()?.is_none() {}
+            self.uncommitted = 0;
+            self.learn(&batch, decoded);
+            if let Some(packets) = &mut self.packets {
+                packets.read(progress);
+            }
+            if let Some(error) = self.learner.failed.take() {
+                return Err(error);
+            }
+        }
+        let packet = self.packets.as_ref().map_or(0, |packets| packets.before);
+        while let Some(external_names) = &mut self.learner.external_names
+            && let Some(observation) = external_names.until(time_ns)?
+        {
+            self.learner.learn_observation(packet, &observation);
+            self.uncommitted += 1 + observation.addresses.len();
+            // A commit ends the overlay, and so the lookups as of a packet of it.
+            if self.uncommitted >= OBSERVATIONS_MAX && self.packet_at(time_ns) == u64::MAX {
+                self.uncommitted = 0;
+                while self.learner.names.commit()?.is_none() {}
+            }
+        }
+        debug_assert!(time_ns >= self.now_ns, "invariant 1: times never go back");
+        self.now_ns = time_ns;
+        Ok(())
+    }
+
+    fn learn(&mut self, batch: &Batch, mut decoded: Decoded) {
+        let Some(packets) = &mut self.packets else { return };
+        let before = packets.before;
+        packets.times.clear();
+        let mut latest_ns = i64::MIN;
+        for rare in &decoded.rare {
+            latest_ns = latest_ns.max(rare.time_ns);
+            packets.times.push((latest_ns, before + u64::from(rare.number)));
+        }
+        for (kind, found) in &decoded.damaged {
+            let entry = self.damaged.entry(kind).or_insert(decode::Count { count: 0, ..*found });
+            entry.count += found.count;
+        }
+        packets.before += u64::from(decoded.packets);
+        packets.bytes = packets.bytes.max(batch.base_offset + decoded.end as u64);
+        self.learner.batch(&mut decoded, &batch.bytes, before, batch.file, batch.base_offset);
+    }
+
+    /// The first packet that is later than `time_ns`, and so is not to count; `u64::MAX` for none.
+    fn packet_at(&self, time_ns: i64) -> u64 {
+        let Some(packets) = &self.packets else { return u64::MAX };
+        let at = packets.times.partition_point(|(latest_ns, _)| *latest_ns <= time_ns);
+        packets.times.get(at).map_or(u64::MAX, |(_, packet)| *packet)
+    }
+
+    /// The names of a flow's ends as of the moment; `time_ns` is when the flow began.
+    pub fn ends(&self, source: Addr, destination: Addr, time_ns: i64) -> Ends {
+        let packet = self.packet_at(self.now_ns);
+        self.learner.names.view().ends(source, destination, packet, time_ns)
+    }
+
+    /// Why a destination has no name. `is_known`: it has one for some client.
+    pub fn why_unnamed(
+        &self,
+        client: Addr,
+        addr: Addr,
+        start_ns: i64,
+        is_known: bool,
+    ) -> UnnamedReason {
+        let hash = |addr| self.learner.names.address_hash(Scope::NONE, addr);
+        let all = u64::from(u32::MAX);
+        let first_ns = self.first_ns.unwrap_or(start_ns);
+        // The batch may reach beyond the moment.
+        let is_learned_later = || {
+            let view = self.learner.names.view();
+            view.ends(client, addr, u64::MAX, start_ns).destination.is_some()
+        };
+        if addr.is_local() {
+            UnnamedReason::Local
+        } else if !is_known && self.marks.named.has(hash(addr), all) && !is_learned_later() {
+            UnnamedReason::Evicted
+        } else if self.marks.encrypted.has(hash(client), all) {
+            UnnamedReason::EncryptedDnsSuspected
+        } else if start_ns.saturating_sub(first_ns) < BEFORE_NS {
+            UnnamedReason::BeforeCapture
+        } else {
+            UnnamedReason::NoLookupSeen
+        }
+    }
+
+    /// Adds counts and damage to the summary; returns the names.
+    pub fn finish(mut self, summary: &mut Summary) -> Result<Names, Error> {
+        while self.learner.names.commit()?.is_none() {}
+        summary.answers += self.learner.answers;
+        if let Some(external_names) = &self.learner.external_names {
+            external_names.add_damage(summary);
+        }
+        for (kind, found) in self.damaged.iter().chain(&self.learner.damaged) {
+            let first_file = self.files.join(", ");
+            let damage =
+                Damage { count: found.count, first_offset: found.first_offset, first_file };
+            add_damage(&mut summary.damaged, kind, damage);
+        }
+        if let Some(packets) = &self.packets {
+            summary.packets += packets.before;
+            summary.input_bytes += packets.bytes;
+            packets.add_damage(summary);
+        }
+        Ok(self.learner.names)
+    }
+}
+
+impl Packets {
+    fn open(
+        inputs: Vec<larder_io::input::Input>,
+        options: &Options,
+        progress: &Progress,
+    ) -> Result<Packets, Error> {
+        let source = open_packets(inputs, options.filter.trim(), progress)?;
+        Ok(Packets {
+            source,
+            keying: Keying::of_options(options),
+            next: None,
+            times: Vec::new(),
+            before: 0,
+            count: 0,
+            bytes: 0,
+        })
+    }
+
+    /// Reads the next batch that has packets.
+    fn read(&mut self, progress: &Progress) {
+        while let Some(batch) = self.source.next_batch(&progress.stop) {
+            let mut decoded = Decoded::default();
+            decode(&batch, 1, self.keying, &mut decoded);
+            self.count += u64::from(decoded.packets);
+            progress.packets.store(self.count, Ordering::Relaxed);
+            if decoded.packets > 0 {
+                self.next = Some((batch, decoded));
+                return;
+            }
+        }
+    }
+
+    fn next_ns(&self) -> Option<i64> {
+        self.next.as_ref().and_then(|(_, decoded)| decoded.first_ns)
+    }
+
+    fn add_damage(&self, summary: &mut Summary) {
+        for damage in self.source.damage() {
+            let found = Damage { count: 1, first_offset: damage.offset, first_file: damage.file };
+            add_damage(&mut summary.damaged, damage.kind.as_str(), found);
+        }
+    }
+}
+
+/// The packets of captures in the order of time, those that the filter selects. Batches have exact starts.
+pub fn open_packets(
+    inputs: Vec<larder_io::input::Input>,
+    filter: &str,
+    progress: &Progress,
+) -> Result<Source, Error> {
+    let filter = FrameFilter::new(filter)
+        .map_err(|error| Error::Options(format!("the filter {filter:?}: {error}")))?;
+    let of_source = SourceOptions { batch_bytes: BATCH_BYTES, in_flight: 4 };
+    Ok(Source::open_filtered(inputs, filter, of_source, &progress.stop)?)
+}
