@@ -32,8 +32,6 @@
 
 mod aliases;
 
-use std::cmp::Reverse;
-
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
@@ -42,6 +40,7 @@ use crate::confidence::{self, Cell, Counters};
 use crate::flow::FlowKey;
 use crate::options::Options;
 use crate::record::{End, NameFlags, NameSource, Naming, UnnamedReason};
+use crate::worker::Output;
 use aliases::Aliases;
 pub(crate) use aliases::Own;
 
@@ -75,6 +74,13 @@ pub struct Statement {
     pub name: Name,
     /// The only name that lookups had given the responder at the flow's first packet.
     pub looked_up: Name,
+}
+
+impl Statement {
+    /// Its position among the statements. A packet that completes a fragmented tunnel packet may bring two.
+    pub(crate) fn place(&self) -> (u64, FlowKey) {
+        (self.packet, self.key)
+    }
 }
 
 /// A flow that states its name and has names by lookups: a trial of the choice.
@@ -135,14 +141,14 @@ impl Evidence {
 
     /// Chooses the name of a flow that states one, without its statement; compares the two, and
     /// counts the result.
-    pub fn judge(&mut self, mut trial: Trial) {
+    pub fn judge(&mut self, trial: &mut Trial) {
         let (client, _) = trial.client;
-        let Trial { scope, packet, naming, candidates, stated, .. } = &mut trial;
+        let Trial { scope, packet, naming, candidates, stated, .. } = trial;
         let own = Own { flow: *packet, stated: stated.as_bytes() };
         let cell = self.choose(*scope, client, naming, candidates, Some(own));
         self.counters.count(cell, trial.is_right());
         if let Some(observer) = &mut self.observer {
-            observer(&trial);
+            observer(trial);
         }
     }
 
@@ -198,55 +204,28 @@ pub(crate) fn teaches(source: NameSource, flags: NameFlags, rivals: &[Name]) -> 
     source.is_lookup() && rivals.is_empty() && !flags.intersects(forged)
 }
 
-/// The statements and trials of a batch, in the order of their packets. A statement comes before a
-/// trial that is due with the same packet.
+/// The statements of a batch's workers, in the order of their packets.
 pub(crate) struct InOrder {
-    events: Vec<Option<Event>>,
-    /// Their places, each with its index, the last one first.
-    order: Vec<(Place, usize)>,
-}
-
-/// Position of a record in the log: packet that ended the flow, first packet, flow.
-type RecordPlace = (u64, u64, FlowKey);
-/// Packet, kind, first packet, flow.
-type Place = (u64, u8, u64, FlowKey);
-const STATEMENT: u8 = 0;
-const TRIAL: u8 = 1;
-
-/// A statement or a trial.
-pub(crate) enum Event {
-    Statement(Statement),
-    Trial(Trial),
+    /// For each worker, the index of its next statement.
+    next: Vec<usize>,
 }
 
 impl InOrder {
-    pub fn of(
-        statements: impl Iterator<Item = Statement>,
-        trials: impl Iterator<Item = (RecordPlace, Trial)>,
-    ) -> InOrder {
-        let statements = statements.map(|statement| {
-            let place = (statement.packet, STATEMENT, statement.packet, statement.key);
-            (place, Event::Statement(statement))
-        });
-        let trials = trials.map(|((end_packet, first_packet, key), trial)| {
-            ((end_packet, TRIAL, first_packet, key), Event::Trial(trial))
-        });
-        let (mut order, mut events) = (Vec::new(), Vec::new());
-        for (index, (place, event)) in statements.chain(trials).enumerate() {
-            order.push((place, index));
-            events.push(Some(event));
-        }
-        // Events are large, so only their places are sorted.
-        order.sort_unstable_by_key(|place| Reverse(*place));
-        InOrder { events, order }
+    pub fn of(outputs: &[Output]) -> InOrder {
+        InOrder { next: vec![0; outputs.len()] }
     }
 
-    /// The next event before the record at `place`; `None`: before the end of the batch.
-    pub fn next_before(&mut self, place: Option<RecordPlace>) -> Option<Event> {
-        let limit =
-            place.map(|(end_packet, first_packet, key)| (end_packet, TRIAL, first_packet, key));
-        let next = self.order.pop_if(|(at, _)| limit.is_none_or(|limit| *at < limit));
-        next.and_then(|(_, index)| self.events[index].take())
+    /// The next statement that came with `packet` or before it.
+    pub fn next_until<'a>(&mut self, packet: u64, outputs: &'a [Output]) -> Option<&'a Statement> {
+        let next = outputs
+            .iter()
+            .zip(&mut self.next)
+            .filter_map(|(output, next)| output.statements.get(*next).map(|it| (it, next)));
+        let (statement, next) = next.min_by_key(|(statement, _)| statement.place())?;
+        (statement.packet <= packet).then(|| {
+            *next += 1;
+            statement
+        })
     }
 }
 

@@ -14,8 +14,7 @@ use larder_store::flow_event::{FlowEvent, NameRole};
 use larder_wire::capture::write;
 use larder_wire::{Addr, Name};
 
-use crate::evidence::{self, Event, Evidence, InOrder, Own, Statement};
-use crate::flow::FlowKey;
+use crate::evidence::{self, Evidence, InOrder, Own, Statement};
 use crate::format::Format;
 use crate::learn::AnswerLine;
 use crate::lines::{Frame, LineLog};
@@ -26,7 +25,7 @@ use crate::pipeline::{Sink, Work};
 use crate::record::{FlowRecord, NameSource};
 use crate::sort::Sorter;
 use crate::store_sink::StoreSink;
-use crate::worker::{Body, Output as Made};
+use crate::worker::{Body, Ended, Output as Made, Place};
 use crate::{Error, Progress};
 
 /// The destination of rendered records.
@@ -180,43 +179,38 @@ impl Writer {
 
     /// Learns what flows of a batch stated, and chooses the names of those that state nothing.
     fn decide(&mut self, outputs: &mut [Made], order: &[(usize, usize)]) {
-        let mut statements = Vec::new();
-        let mut trials = Vec::new();
-        for output in outputs.iter_mut() {
-            statements.append(&mut output.statements);
-            trials.append(&mut output.trials);
-        }
-        let mut events = InOrder::of(statements.into_iter(), trials.into_iter());
+        let mut statements = InOrder::of(outputs);
         for &(who, at) in order {
-            let Made { ended, undecided, flow_events, .. } = &mut outputs[who];
-            let Body::Undecided(record) = ended[at].body else { continue };
-            while let Some(event) = events.next_before(Some(ended[at].place())) {
-                self.learn(event);
+            let Ended { place, body, trial, .. } = outputs[who].ended[at];
+            if matches!(body, Body::Undecided(_)) || trial.is_some() {
+                self.learn_until(place.end_packet, &mut statements, outputs);
             }
+            let Made { undecided, trials, flow_events, .. } = &mut outputs[who];
+            if let Some(trial) = trial {
+                self.evidence.judge(&mut trials[trial as usize]);
+            }
+            let Body::Undecided(record) = body else { continue };
             let (record, least) = (&mut *undecided[record], self.min_confidence);
             let FlowRecord { scope, source, destination, .. } = record;
             self.evidence.decide(*scope, source.addr, destination);
             if let Some(learned) = &destination.naming
                 && learned.source == NameSource::Learned
             {
-                add_name(flow_events, ended[at].place(), &learned.name);
+                add_name(flow_events, &place, &learned.name);
             }
             evidence::leave_out([source, destination], least);
             self.counted.count(record);
         }
-        while let Some(event) = events.next_before(None) {
-            self.learn(event);
-        }
+        self.learn_until(u64::MAX, &mut statements, outputs);
         self.progress.live_stats.add(&mut self.reported, &self.counted);
     }
 
-    fn learn(&mut self, event: Event) {
-        match event {
-            Event::Statement(Statement { key, first_packet, client, name, looked_up, .. }) => {
-                let own = Own { flow: first_packet, stated: name.as_bytes() };
-                self.evidence.learn(key.scope, client, &looked_up, own);
-            }
-            Event::Trial(trial) => self.evidence.judge(trial),
+    /// Learns from the statements that came with `packet` or before it.
+    fn learn_until(&mut self, packet: u64, statements: &mut InOrder, outputs: &[Made]) {
+        while let Some(statement) = statements.next_until(packet, outputs) {
+            let Statement { key, first_packet, client, name, looked_up, .. } = statement;
+            let own = Own { flow: *first_packet, stated: name.as_bytes() };
+            self.evidence.learn(key.scope, *client, looked_up, own);
         }
     }
 
@@ -265,9 +259,8 @@ impl Sink for Writer {
         for (who, at) in order {
             let output = &outputs[who];
             let ended = &output.ended[at];
-            // The time of a log is that of the latest packet of its flows.
-            self.now_ns = self.now_ns.max(ended.end_ns.min(end_ns));
             let rendered = match ended.body {
+                Body::LeftOut => continue,
                 Body::Rendered(start, end) => &output.bytes[start..end],
                 Body::Undecided(at) => {
                     self.scratch.clear();
@@ -275,8 +268,10 @@ impl Sink for Writer {
                     &self.scratch
                 }
             };
+            // The time of a log is that of the latest packet of its flows.
+            self.now_ns = self.now_ns.max(ended.end_ns.min(end_ns));
             match &mut self.sorter {
-                Some(sorter) => sorter.push(ended.first_packet, rendered)?,
+                Some(sorter) => sorter.push(ended.place.first_packet, rendered)?,
                 None => self.log.take(rendered, self.now_ns)?,
             }
         }
@@ -292,10 +287,11 @@ impl Sink for Writer {
 }
 
 /// Adds a name to the event of the record at `place`, so that the packet store finds the flow by it.
-fn add_name(flow_events: &mut [FlowEvent], place: (u64, u64, FlowKey), name: &Name) {
-    let (_, first_packet, key) = place;
+fn add_name(flow_events: &mut [FlowEvent], place: &Place, name: &Name) {
     let of_record = flow_events.iter_mut().rfind(|event| {
-        event.key == key && event.first_packet == first_packet && event.end_packet.is_some()
+        event.key == place.key
+            && event.first_packet == place.first_packet
+            && event.end_packet.is_some()
     });
     if let Some(event) = of_record {
         event.names.push((NameRole::Destination, name.clone()));
@@ -312,10 +308,10 @@ fn log_order(outputs: &[Made]) -> Vec<(usize, usize)> {
             .iter()
             .enumerate()
             .filter_map(|(who, output)| output.ended.get(at[who]).map(|ended| (ended, who)))
-            .min_by_key(|(ended, _)| ended.place());
+            .min_by_key(|(ended, _)| ended.place);
         let Some((ended, who)) = next else { return order };
-        debug_assert!(before < Some(ended.place()), "two records have one place in the log");
-        before = Some(ended.place());
+        debug_assert!(before < Some(ended.place), "two records have one place in the log");
+        before = Some(ended.place);
         order.push((who, at[who]));
         at[who] += 1;
     }

@@ -114,19 +114,29 @@ impl BatchInput<'_> {
     }
 }
 
-/// A record that ended in a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// Number of the packet that ended it.
+/// The position of a record in the log. No two records of a batch share one: an instance of a flow begins
+/// with one packet of its key, and that packet begins no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Number of the packet that ended the record.
     pub end_packet: u64,
     /// Number of its first packet.
     pub first_packet: u64,
     /// Its flow: a packet that completes a fragmented tunnel packet begins two.
     pub key: FlowKey,
+}
+
+/// A record that ended in a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Its position.
+    pub place: Place,
     /// Time of its last packet, ns.
     pub end_ns: i64,
     /// Where the record is.
     pub body: Body,
+    /// The index of its trial in [`Output::trials`].
+    pub trial: Option<u32>,
 }
 
 /// A record, rendered or not.
@@ -136,14 +146,8 @@ pub enum Body {
     Rendered(usize, usize),
     /// The record at this place of [`Output::undecided`].
     Undecided(usize),
-}
-
-impl Ended {
-    /// Its position in the log. No two records of a batch share one: an instance of a flow begins with one
-    /// packet of its key, and that packet begins no other.
-    pub fn place(&self) -> (u64, u64, FlowKey) {
-        (self.end_packet, self.first_packet, self.key)
-    }
+    /// The options leave the record out. Its trial counts.
+    LeftOut,
 }
 
 /// The names of a flow's end, for the Name Resolution Blocks of `-w`.
@@ -174,8 +178,11 @@ pub struct Output {
     pub undecided: Vec<Box<FlowRecord>>,
     /// Names that flows stated, in packet order.
     pub statements: Vec<Statement>,
-    /// Trials of the choice among names by lookups, each with the position of its record in the log.
-    pub trials: Vec<((u64, u64, FlowKey), Trial)>,
+    /// Trials of the choice among names by lookups.
+    pub trials: Vec<Trial>,
+    /// Records that were written, whose memory is used again.
+    #[expect(clippy::vec_box, reason = "the boxes themselves are what is used again")]
+    spare: Vec<Box<FlowRecord>>,
 }
 
 impl Output {
@@ -185,7 +192,8 @@ impl Output {
         self.bytes.clear();
         self.resolved.clear();
         self.flow_events.clear();
-        self.undecided.clear();
+        self.spare.append(&mut self.undecided);
+        self.spare.truncate(SPARE_MAX);
         self.statements.clear();
         self.trials.clear();
     }
@@ -465,7 +473,7 @@ impl Worker {
             lane.state.shard = at;
             shards[at].expire(now_ns, input.packets, &mut lane);
         }
-        sort_ended(&mut output.ended);
+        put_in_order(lane.output);
     }
 
     /// Ends the flows that began before packet `input.finish_before`; `input` is an empty batch after the
@@ -481,7 +489,7 @@ impl Worker {
             lane.state.shard = place;
             shards[place].packet(event, Guess::default(), &mut lane);
         }
-        sort_ended(&mut lane.output.ended);
+        put_in_order(lane.output);
         let open = open_flows.get_or_insert_with(|| OpenFlows::of(shards));
         while let Some((place, slot)) = open.next_before(input.finish_before) {
             if let Some((place, slot)) = open.ahead(PREFETCH_FLOW) {
@@ -497,14 +505,19 @@ impl Worker {
     }
 }
 
-/// Sorts records in the order of the log. It sorts their positions, which are a third as large, and reads
-/// the flow only of records that begin and end together.
-fn sort_ended(ended: &mut Vec<Ended>) {
-    let packets = |one: &Ended| u128::from(one.end_packet) << 64 | u128::from(one.first_packet);
+/// Sorts records in the order of the log, and statements in that of their packets. Of records it sorts the
+/// positions, which are a third as large, and reads the flow only of those that begin and end together.
+fn put_in_order(output: &mut Output) {
+    // Only a packet that waited for its fragments is out of order.
+    output.statements.sort_by_key(Statement::place);
+    let ended = &mut output.ended;
+    let packets = |Ended { place, .. }: &Ended| {
+        u128::from(place.end_packet) << 64 | u128::from(place.first_packet)
+    };
     let mut places: Vec<(u128, u32)> = ended.iter().map(packets).zip(0..).collect();
     let at = |place: u32| &ended[place as usize];
     places.sort_unstable_by(|&(one, one_at), &(other, other_at)| {
-        one.cmp(&other).then_with(|| at(one_at).key.cmp(&at(other_at).key))
+        one.cmp(&other).then_with(|| at(one_at).place.key.cmp(&at(other_at).place.key))
     });
     *ended = places.iter().map(|&(_, place)| *at(place)).collect();
 }

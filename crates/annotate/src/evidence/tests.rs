@@ -149,11 +149,11 @@ fn the_confidence_follows_the_trials() {
     let first = decided(&mut evidence, client(1), S).2;
     assert_eq!(first, before_trials(&looked_up(S), 1));
     for _ in 0..200 {
-        evidence.judge(trial(S, S));
+        evidence.judge(&mut trial(S, S));
     }
     let sure = decided(&mut evidence, client(1), S).2;
     for _ in 0..400 {
-        evidence.judge(trial(S, "other.example"));
+        evidence.judge(&mut trial(S, "other.example"));
     }
     let unsure = decided(&mut evidence, client(1), S).2;
     assert_eq!((sure, unsure), (99, 33), "200 of 600");
@@ -164,7 +164,7 @@ fn the_confidence_follows_the_trials() {
 fn doubts_cap_the_confidence() {
     let mut evidence = evidence();
     for _ in 0..1_000 {
-        evidence.judge(trial(S, S));
+        evidence.judge(&mut trial(S, S));
     }
     for flag in [NameFlags::UNSOLICITED, NameFlags::ONE_SIDED, NameFlags::CLAIMED] {
         let mut end = End::of(Addr::v4([192, 0, 2, 1]));
@@ -191,16 +191,16 @@ fn a_trial_does_not_see_its_own_statement() {
     });
     let mut evidence = Evidence::new(&Options::default(), Some(observer)).expect("room");
     let first = state(&mut evidence, Scope::NONE, client(1), &name(S));
-    evidence.judge(Trial { packet: first, ..trial(D, S) });
+    evidence.judge(&mut Trial { packet: first, ..trial(D, S) });
     let second = state(&mut evidence, Scope::NONE, client(1), &name(S));
-    evidence.judge(Trial { packet: second, ..trial(D, S) });
-    evidence.judge(Trial { packet: first, ..trial(D, S) });
+    evidence.judge(&mut Trial { packet: second, ..trial(D, S) });
+    evidence.judge(&mut Trial { packet: first, ..trial(D, S) });
     // Another client: with its own statement there are two, without it there is one.
     let other = state(&mut evidence, Scope::NONE, client(2), &name(S));
-    let of_other = Trial { packet: other, client: (client(2), 1), ..trial(D, S) };
-    evidence.judge(of_other.clone());
+    let mut of_other = Trial { packet: other, client: (client(2), 1), ..trial(D, S) };
+    evidence.judge(&mut of_other.clone());
     state(&mut evidence, Scope::NONE, client(3), &name(S));
-    evidence.judge(of_other);
+    evidence.judge(&mut of_other);
     let seen = seen.lock().expect("no panic");
     let sources: Vec<NameSource> = seen.iter().map(|(source, _)| *source).collect();
     use NameSource::{DnsPair, Learned};
@@ -210,9 +210,9 @@ fn a_trial_does_not_see_its_own_statement() {
     assert!(seen[3].1 < shipped, "the first trial was wrong, and counts for the fourth");
 }
 
-/// Events come in the order of packets; a statement before the trials and records of its packet.
+/// Statements of several workers come in the order of packets, and by flow where a packet has two.
 #[test]
-fn events_are_in_order() {
+fn statements_are_in_order() {
     let key = |port| FlowKey {
         low: client(1),
         high: client(2),
@@ -221,28 +221,29 @@ fn events_are_in_order() {
         protocol: 6,
         scope: Scope::NONE,
     };
-    let statement = |packet| Statement {
+    let statement = |packet, port| Statement {
         packet,
         first_packet: packet,
-        key: key(1),
+        key: key(port),
         client: client(1),
         name: name(S),
         looked_up: name(D),
     };
-    let trials = vec![((7, 2, key(3)), trial(D, S)), ((5, 1, key(2)), trial(D, S))];
-    let mut events = InOrder::of(vec![statement(7), statement(4)].into_iter(), trials.into_iter());
-    let mut next = |place| match events.next_before(place) {
-        None => "none".to_owned(),
-        Some(Event::Statement(statement)) => format!("statement {}", statement.packet),
-        Some(Event::Trial(_)) => "trial".to_owned(),
+    let mut outputs = [Output::default(), Output::default(), Output::default()];
+    outputs[0].statements = vec![statement(5, 2), statement(7, 1)];
+    outputs[2].statements = vec![statement(4, 1), statement(5, 1)];
+    let mut statements = InOrder::of(&outputs);
+    let mut next = |packet| {
+        let next = statements.next_until(packet, &outputs);
+        next.map(|statement| (statement.packet, statement.key.low_port))
     };
-    assert_eq!(next(Some((5, 1, key(1)))), "statement 4");
-    assert_eq!(next(Some((5, 1, key(2)))), "none", "its own trial is no earlier one");
-    assert_eq!(next(Some((7, 1, key(9)))), "trial");
-    assert_eq!(next(Some((7, 1, key(9)))), "statement 7");
-    assert_eq!(next(Some((7, 1, key(9)))), "none");
-    assert_eq!(next(None), "trial");
-    assert_eq!(next(None), "none");
+    assert_eq!(next(3), None);
+    assert_eq!(next(5), Some((4, 1)));
+    assert_eq!(next(5), Some((5, 1)));
+    assert_eq!(next(5), Some((5, 2)));
+    assert_eq!(next(6), None);
+    assert_eq!(next(u64::MAX), Some((7, 1)));
+    assert_eq!(next(u64::MAX), None);
 }
 
 /// Names below the least confidence are left out with a reason, and stay candidates.

@@ -279,7 +279,7 @@ impl Annotator {
         let Pending { mut initiator, mut responder, trial, unresolved, from_responder, .. } =
             pending;
         match trial {
-            Some(trial) => self.evidence.judge(*trial),
+            Some(mut trial) => self.evidence.judge(&mut trial),
             None if responder.naming.as_ref().is_some_and(evidence::is_by_lookup) => {
                 self.evidence.decide(Scope::NONE, initiator.addr, &mut responder);
             }

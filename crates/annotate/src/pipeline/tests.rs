@@ -96,7 +96,9 @@ fn a_clock_that_is_set_ends_no_flow_early_or_late() {
             };
             let mut output = Output::default();
             worker.batch(&work.decoded.lanes[0], &input, &mut output);
-            ended.extend(output.ended.iter().map(|one| (number, one.first_packet, one.end_ns)));
+            ended.extend(
+                output.ended.iter().map(|one| (number, one.place.first_packet, one.end_ns)),
+            );
         }
         // The first flow was last seen at 3 s of the new time, so 62 s is too early and 66 s is not.
         assert_eq!(ended, [(4, 1, new(3)), (4, 3, new(4))], "{step_s}");

@@ -5,7 +5,9 @@ use larder::prefetch_read;
 use larder_wire::dns::{Message, NameBuf};
 use larder_wire::{Addr, Name};
 
-use super::{BatchInput, Body, Ended, FlowState, Known, Output, Resolved, WorkerState, flow_event};
+use super::{
+    BatchInput, Body, Ended, FlowState, Known, Output, Place, Resolved, WorkerState, flow_event,
+};
 use crate::decode::Held;
 use crate::evidence::{self, Statement, Trial};
 use crate::flow::{Event, Flow, FlowKey, FlowUser, Leave, Sent, protocol};
@@ -199,8 +201,11 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             Leave::InputEnd => EndReason::InputEnd,
         };
         let blank = || Box::new(FlowRecord::blank());
-        let mut record = self.state.record.take().unwrap_or_else(blank);
+        let mut record =
+            self.state.record.take().or_else(|| self.output.spare.pop()).unwrap_or_else(blank);
+        let trials = self.output.trials.len();
         let (has_name, has_lookup) = self.fill(&mut record, flow, end_packet, end_reason);
+        let trial = (self.output.trials.len() > trials).then_some(trials as u32);
         if self.state.shared.options.store.is_some() {
             let behind = end_packet.saturating_add(u64::from(self.is_behind));
             let note = flow_event::of_record(flow, &record, behind);
@@ -225,11 +230,11 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             }
             Unresolved::All => destination.naming.is_none(),
         };
-        if is_wanted {
-            self.log(record, flow.key());
-        } else {
-            self.state.summary.count(&record);
-            self.state.record = Some(record);
+        let (place, end_ns) =
+            (Place { end_packet, first_packet: flow.first_packet, key: flow.key() }, record.end_ns);
+        let body = if is_wanted { self.log(record) } else { self.leave_out(record) };
+        if is_wanted || trial.is_some() {
+            self.output.ended.push(Ended { place, end_ns, body, trial });
         }
     }
 }
@@ -287,11 +292,13 @@ impl Lane<'_, '_> {
     fn statement_of(&self, flow: &Flow<FlowState>, event: &Event) -> Option<Statement> {
         let Known { destination, own, .. } = &**flow.user.known.as_ref()?;
         let (found, own) = (destination.as_ref()?, own.as_ref()?);
-        let teaches = evidence::teaches(found.source, found.flags, &found.rivals)
-            && flow.looked_up_from_low == flow.source_is_low;
-        let (name, _) = own.chosen(self.names()).filter(|_| teaches && !own.contradicts)?;
         // The server name of an encrypted ClientHello is the provider's.
-        (own.ech != Some(true)).then(|| Statement {
+        let teaches = evidence::teaches(found.source, found.flags, &found.rivals)
+            && flow.looked_up_from_low == flow.source_is_low
+            && !own.contradicts
+            && own.ech != Some(true);
+        let (name, _) = teaches.then(|| own.chosen(self.names()))??;
+        Some(Statement {
             packet: self.number(event),
             first_packet: flow.first_packet,
             key: flow.key(),
@@ -301,12 +308,18 @@ impl Lane<'_, '_> {
         })
     }
 
+    /// Counts a record that is not logged.
+    fn leave_out(&mut self, record: Box<FlowRecord>) -> Body {
+        self.state.summary.count(&record);
+        self.state.record = Some(record);
+        Body::LeftOut
+    }
+
     /// Sends a record to the log: rendered, unless its name depends on what other flows stated.
-    fn log(&mut self, mut record: Box<FlowRecord>, key: FlowKey) {
-        let FlowRecord { end_packet, first_packet, end_ns, .. } = *record;
+    fn log(&mut self, mut record: Box<FlowRecord>) -> Body {
         let output = &mut *self.output;
         let naming = record.destination.naming.as_ref();
-        let body = if naming.is_some_and(evidence::is_by_lookup) {
+        if naming.is_some_and(evidence::is_by_lookup) {
             output.undecided.push(record);
             Body::Undecided(output.undecided.len() - 1)
         } else {
@@ -317,8 +330,7 @@ impl Lane<'_, '_> {
             self.state.shared.format.writer().record(&record, &mut output.bytes);
             self.state.record = Some(record);
             Body::Rendered(start, output.bytes.len())
-        };
-        output.ended.push(Ended { end_packet, first_packet, key, end_ns, body });
+        }
     }
 
     /// Fills `record`, whatever it held, from a flow that ends. Returns whether the destination has a name
@@ -364,8 +376,7 @@ impl Lane<'_, '_> {
             }
             if let Some(own) = &mut known.own {
                 let trial = self.trial_of(record, own, flow);
-                let place = (end_packet, flow.first_packet, flow.key());
-                self.output.trials.extend(trial.map(|trial| (place, trial)));
+                self.output.trials.extend(trial);
                 self.take_stated_name(record, own, support, end_packet);
             }
             self.state.spare.take_back(known);
