@@ -40,7 +40,6 @@ use crate::confidence::{self, Cell, Counters};
 use crate::flow::FlowKey;
 use crate::options::Options;
 use crate::record::{End, NameFlags, NameSource, Naming, UnnamedReason};
-use crate::worker::Output;
 use aliases::Aliases;
 pub(crate) use aliases::Own;
 
@@ -205,22 +204,23 @@ pub(crate) fn teaches(source: NameSource, flags: NameFlags, rivals: &[Name]) -> 
 }
 
 /// The statements of a batch's workers, in the order of their packets.
+#[derive(Default)]
 pub(crate) struct InOrder {
     /// For each worker, the index of its next statement.
     next: Vec<usize>,
 }
 
 impl InOrder {
-    pub fn of(outputs: &[Output]) -> InOrder {
-        InOrder { next: vec![0; outputs.len()] }
-    }
-
-    /// The next statement that came with `packet` or before it.
-    pub fn next_until<'a>(&mut self, packet: u64, outputs: &'a [Output]) -> Option<&'a Statement> {
-        let next = outputs
-            .iter()
+    /// The next statement that came with `packet` or before it. Each call gets the same statements.
+    pub fn next_until<'a>(
+        &mut self,
+        packet: u64,
+        by_worker: impl ExactSizeIterator<Item = &'a [Statement]>,
+    ) -> Option<&'a Statement> {
+        self.next.resize(by_worker.len(), 0);
+        let next = by_worker
             .zip(&mut self.next)
-            .filter_map(|(output, next)| output.statements.get(*next).map(|it| (it, next)));
+            .filter_map(|(statements, next)| statements.get(*next).map(|it| (it, next)));
         let (statement, next) = next.min_by_key(|(statement, _)| statement.place())?;
         (statement.packet <= packet).then(|| {
             *next += 1;

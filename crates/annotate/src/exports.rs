@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! capture, socket -> check -> collect -> sort by start -> name as of the start -> any --format
-//!                    lengths  templates                   knowledge
+//!                    lengths  templates                   crate::knowledge
 //! ```
 //!
 //! | module | task |
@@ -11,7 +11,6 @@
 //! | [`collect`] | packets of many exporters become flows; templates, limits, counts |
 //! | [`record`] | one exported flow: times, ends, counters |
 //! | [`capture`] | export packets out of captures |
-//! | [`knowledge`] | the names as of a moment |
 //!
 //! **A flow gets the name that was known at its start.** A flow without one waits until its own end, and at
 //! least for [`Options::flows_delay_s`] after its start; a name that comes in this time is marked late. (Flows
@@ -32,7 +31,6 @@
 pub mod capture;
 pub mod check;
 pub mod collect;
-pub mod knowledge;
 pub mod record;
 
 use std::collections::BTreeMap;
@@ -43,7 +41,8 @@ use crate::feeds::dns_observation::time_key;
 use crate::files::{make_directory, open_inputs, save_all_names, save_stats};
 use crate::flow::{is_response, protocol};
 use crate::format::Format;
-use crate::names::{Ends, Found};
+use crate::knowledge::{Knowledge, give_name};
+use crate::names::Ends;
 use crate::options::{Damage, Options, SortBy, Summary, Unresolved, add_damage};
 use crate::record::{ConnState, End, EndReason, FlowRecord, UnnamedReason};
 use crate::sink::Log;
@@ -51,7 +50,6 @@ use crate::sort::{MEMORY_BYTES_MAX, Sorter};
 use crate::stated::is_resolver_traffic;
 use crate::{Error, Progress, evidence};
 use collect::{Collector, LOST_KINDS, REFUSED_KINDS};
-use knowledge::Knowledge;
 use record::Export;
 
 /// UDP ports to which routers export: NetFlow (2055, 9995), IPFIX (4739).
@@ -232,8 +230,8 @@ impl<'a> Naming<'a> {
         let start_ns = export.started_ns();
         let has_lookup = ends.destination.as_ref().is_some_and(|found| found.support.has_lookup());
         let is_known = ends.destination.is_some();
-        name(&mut record.source, ends.source, start_ns);
-        name(&mut record.destination, ends.destination, start_ns);
+        give_name(&mut record.source, ends.source, start_ns);
+        give_name(&mut record.destination, ends.destination, start_ns);
         let (client, server) = (record.source.addr, record.destination.addr);
         let ends = [&mut record.source, &mut record.destination];
         evidence::leave_out(ends, self.options.min_confidence);
@@ -330,12 +328,4 @@ fn record_of(number: u64, export: &Export) -> FlowRecord {
         exporter: Some(export.exporter),
         ..FlowRecord::blank()
     }
-}
-
-/// Gives an end its name.
-fn name(end: &mut End, found: Option<Found>, start_ns: i64) {
-    let Some(found) = found else { return };
-    end.naming = Some(found.naming(start_ns, found.time_ns > start_ns));
-    end.candidates.push(found.name);
-    end.candidates.extend(found.rivals);
 }

@@ -22,6 +22,7 @@
 //! | `live_stats`, `control` | statistics, control socket and metrics of a running capture |
 //! | [`feeds`] | logs of other programs: Zeek, EVE, dnstap |
 //! | [`exports`] | flows of routers: NetFlow, IPFIX |
+//! | [`names_at`], [`knowledge`] | the names that addresses had at a moment |
 //!
 //! The steps of a packet: [`pipeline`] has the overview, [`mod@run`] connects the parts.
 #![forbid(unsafe_code)]
@@ -36,11 +37,13 @@ pub mod feeds;
 pub mod files;
 pub mod flow;
 pub mod format;
+pub mod knowledge;
 pub mod learn;
 mod lines;
 pub mod live;
 pub mod live_stats;
 pub mod names;
+pub mod names_at;
 pub mod names_file;
 pub mod options;
 pub mod own_name;

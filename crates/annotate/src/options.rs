@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use larder_io::access::Access;
 use larder_serve::histogram::Histogram;
 use larder_serve::log::Log;
+use larder_wire::Addr;
 
 use crate::record::{End, EndReason, FlowRecord, NameFlags, NameSource};
 
@@ -100,6 +101,17 @@ impl Rotation {
     }
 }
 
+/// The addresses whose names are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressQuery {
+    /// The moment, ns since 1970 UTC.
+    pub time_ns: i64,
+    /// The client of the flows: what it looked up itself comes first.
+    pub client: Option<Addr>,
+    /// The addresses, in the order of the output.
+    pub addrs: Vec<Addr>,
+}
+
 /// All options of `larder annotate`. `Default` is the documented default.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -165,6 +177,8 @@ pub struct Options {
     pub flows_read: Vec<Endpoint>,
     /// How long after its start an exported flow without a name waits for one, seconds.
     pub flows_delay_s: u32,
+    /// Write the names of these addresses, and no flows.
+    pub names_at: Option<AddressQuery>,
     /// TCP flows end after this long without a packet, seconds.
     pub tcp_idle_s: u32,
     /// UDP and other flows end after this long without a packet, seconds.
@@ -224,6 +238,7 @@ impl Default for Options {
             dnstap: None,
             flows_read: Vec::new(),
             flows_delay_s: 600,
+            names_at: None,
             tcp_idle_s: 300,
             udp_idle_s: 60,
             linger_s: 5,

@@ -41,6 +41,9 @@ pub fn run_observed(
     progress: &Arc<Progress>,
     observer: Option<Observer>,
 ) -> Result<Summary, Error> {
+    if let Some(query) = &options.names_at {
+        return crate::names_at::run(options, query, progress);
+    }
     if crate::feeds::run::is_wanted(options) {
         return crate::feeds::run::run(options, progress, observer);
     }

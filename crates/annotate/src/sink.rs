@@ -179,7 +179,7 @@ impl Writer {
 
     /// Learns what flows of a batch stated, and chooses the names of those that state nothing.
     fn decide(&mut self, outputs: &mut [Made], order: &[(usize, usize)]) {
-        let mut statements = InOrder::of(outputs);
+        let mut statements = InOrder::default();
         for &(who, at) in order {
             let Ended { place, body, trial, .. } = outputs[who].ended[at];
             if matches!(body, Body::Undecided(_)) || trial.is_some() {
@@ -207,7 +207,8 @@ impl Writer {
 
     /// Learns from the statements that came with `packet` or before it.
     fn learn_until(&mut self, packet: u64, statements: &mut InOrder, outputs: &[Made]) {
-        while let Some(statement) = statements.next_until(packet, outputs) {
+        let by_worker = || outputs.iter().map(|output| &output.statements[..]);
+        while let Some(statement) = statements.next_until(packet, by_worker()) {
             let Statement { key, first_packet, client, name, looked_up, .. } = statement;
             let own = Own { flow: *first_packet, stated: name.as_bytes() };
             self.evidence.learn(key.scope, *client, looked_up, own);

@@ -6,13 +6,15 @@
 
 use std::fs;
 use std::io::{IsTerminal, Write};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use larder_annotate::live::LiveCapture;
 use larder_annotate::options::{
-    Endpoint, LookupPer, NameSources, Operation, OutputFormat, Rotation, SortBy, Unresolved,
+    AddressQuery, Endpoint, LookupPer, NameSources, Operation, OutputFormat, Rotation, SortBy,
+    Unresolved,
 };
 use larder_annotate::{Options, Progress, Summary};
 use larder_io::input::is_same_file;
@@ -21,10 +23,12 @@ use larder_serve::log::Log;
 use larder_serve::reload::{Reloaded, log_outcome};
 use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::layers::Resolved;
+use larder_settings::row::Text;
+use larder_wire::Addr;
 
 use crate::progress::bar;
 use crate::reloading::{Again, Reloading};
-use crate::settings::Annotate;
+use crate::settings::{Annotate, Input};
 use crate::{live, logs, signals, summary};
 
 fn log_words(settings: &Annotate) -> logs::Words {
@@ -89,7 +93,9 @@ pub fn annotate(resolved: Resolved, again: Again) -> Outcome {
         };
         run.map_err(failed)?
     };
-    if !quiet {
+    // It is about flows.
+    let wants_summary = settings.input.names_at.is_none() || summary.input_damaged;
+    if !quiet && wants_summary {
         let _ = write!(std::io::stderr(), "{}", summary::text(&summary, started.elapsed()));
     }
     if let Some(why) = summary.failure {
@@ -148,7 +154,7 @@ pub fn format(word: &str) -> OutputFormat {
 fn options(settings: &Annotate) -> Result<Options, Failure> {
     let Annotate { input, output, names, limits, rotation, capture, store, operation } = settings;
     let endpoint = |path: &Option<PathBuf>| path.clone().map(Endpoint::from);
-    let (read, filter) = live::read(input)?;
+    let (read, filter, names_at) = packets_and_addresses(input)?;
     let access = live::access(operation)?;
     Ok(Options {
         read,
@@ -190,6 +196,7 @@ fn options(settings: &Annotate) -> Result<Options, Failure> {
         dnstap: endpoint(&input.dnstap),
         flows_read: input.flows_read.iter().cloned().map(Endpoint::from).collect(),
         flows_delay_s: input.flows_delay,
+        names_at,
         tcp_idle_s: limits.tcp_idle,
         udp_idle_s: limits.udp_idle,
         linger_s: limits.linger,
@@ -210,6 +217,40 @@ fn options(settings: &Annotate) -> Result<Options, Failure> {
         },
         ..Options::default()
     })
+}
+
+/// The captures, and the words without a flag: a filter, or the addresses of `--names-at`.
+fn packets_and_addresses(
+    input: &Input,
+) -> Result<(Vec<Endpoint>, String, Option<AddressQuery>), Failure> {
+    let Some(time_ns) = input.names_at else {
+        if input.names_for.is_some() {
+            return Err(Failure::usage("--names-for: only with --names-at TIME ADDRESS..."));
+        }
+        let (read, filter) = live::read(input)?;
+        return Ok((read, filter, None));
+    };
+    let read = input.read.iter().cloned().map(Endpoint::from).collect();
+    Ok((read, String::new(), Some(address_query(input, time_ns)?)))
+}
+
+/// The addresses of `--names-at`.
+fn address_query(input: &Input, time_ns: i64) -> Result<AddressQuery, Failure> {
+    let address = |flag: &str, word: &Text| {
+        word.parse::<IpAddr>().map(Addr::from).map_err(|_| {
+            Failure::usage(format!(
+                "{flag} {:?}: no IP address; write one, such as 192.0.2.1",
+                &**word
+            ))
+        })
+    };
+    let addrs: Vec<Addr> =
+        input.filter.iter().map(|word| address("--names-at", word)).collect::<Result<_, _>>()?;
+    if addrs.is_empty() {
+        return Err(Failure::usage("--names-at: no addresses; write them after the time"));
+    }
+    let client = input.names_for.as_ref().map(|word| address("--names-for", word)).transpose()?;
+    Ok(AddressQuery { time_ns, client, addrs })
 }
 
 /// The set that a list of the table names.
@@ -242,7 +283,19 @@ fn check_inputs(options: &Options, is_live: bool) -> Result<(), Failure> {
             "--flows-read with -i, --eve or --zeek-log: one run does one of them; run larder twice",
         ));
     }
-    if options.read.is_empty() && !has_log && !is_live && !has_flows {
+    let has_names =
+        !options.zeek_dns.is_empty() || options.dnstap.is_some() || options.names_load.is_some();
+    if options.names_at.is_some() && (is_live || has_log || has_flows) {
+        return Err(Failure::usage(
+            "--names-at with -i, --eve, --zeek-log or --flows-read: one run does one of them; run larder twice",
+        ));
+    }
+    if options.names_at.is_some() && options.read.is_empty() && !has_names {
+        return Err(Failure::usage(
+            "--names-at: no source of names; add -r FILE, --zeek-dns FILE, --dnstap FILE or --names-load FILE",
+        ));
+    }
+    if options.read.is_empty() && !has_log && !is_live && !has_flows && options.names_at.is_none() {
         return Err(Failure::usage(if std::io::stdin().is_terminal() {
             "no input: name a capture with -r FILE, or an interface with -i IFACE (try larder demo first)"
         } else {

@@ -42,6 +42,43 @@ fn the_demo_explains_what_it_shows() {
     assert_eq!((quiet.code, quiet.err.as_str(), quiet.out), (Some(0), "", run.out));
 }
 
+/// `--names-at` names addresses as of a time, `--names-for` as one client looked them up; no summary
+/// of flows follows. What cannot be meant is refused with advice, before an output is made.
+#[test]
+fn addresses_have_names_at_a_time() {
+    let scratch = Scratch::new();
+    let read = format!("annotate -r {}", pair());
+    let at = "--names-at 2026-11-21T21:37:14Z 203.0.113.20 10.0.0.1";
+    let names = |flags: &str, at: &str| {
+        let run = scratch.run(&format!("{read} {flags} {at}"));
+        assert_eq!((run.code, run.err.as_str()), (Some(0), ""), "{flags} {at}");
+        let first = run.out.lines().next().expect("a line").to_owned();
+        (first, run.out.lines().count())
+    };
+    let of_any = "203.0.113.20 blue.example [dns_address,70%,ambiguous] or red.example";
+    assert_eq!(names("", at), (of_any.to_owned(), 2));
+    let of_one = "203.0.113.20 red.example [dns_pair,85%,ambiguous] or blue.example";
+    assert_eq!(names("--names-for 192.0.2.10", at), (of_one.to_owned(), 2));
+    let before = "--names-at 2026-11-21T21:37:13.8Z 203.0.113.20";
+    assert_eq!(names("", before), ("203.0.113.20 red.example [dns_address,95%]".to_owned(), 1));
+    for (wrong, advice) in [
+        ("annotate --names-at 0 192.0.2.1", "add -r FILE"),
+        (&format!("{read} --names-at 0"), "write them after the time"),
+        (&format!("{read} --names-at 0 host"), "no IP address"),
+        (&format!("{read} --names-at noon 192.0.2.1"), "noon"),
+        (&format!("{read} --names-for 192.0.2.10"), "only with --names-at"),
+        (&format!("{read} --names-for x {at}"), "no IP address"),
+        (&format!("{read} --format zeek -o out {at}"), "--format text, ecs or csv"),
+        (&format!("{read} -w packets -o out {at}"), "leave them out"),
+        (&format!("{read} --flows-read {} {at}", pair()), "run larder twice"),
+    ] {
+        let run = scratch.run(wrong);
+        assert_eq!((run.code, run.out.as_str()), (Some(2), ""), "{wrong}: {}", run.err);
+        assert!(run.err.contains(advice), "{wrong}: {}", run.err);
+        assert!(!scratch.path("out").exists() && !scratch.path("packets").exists(), "{wrong}");
+    }
+}
+
 /// The log is written to standard output or -o, the summary to standard error. --quiet omits all
 /// but the log.
 #[test]

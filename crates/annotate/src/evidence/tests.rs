@@ -229,12 +229,11 @@ fn statements_are_in_order() {
         name: name(S),
         looked_up: name(D),
     };
-    let mut outputs = [Output::default(), Output::default(), Output::default()];
-    outputs[0].statements = vec![statement(5, 2), statement(7, 1)];
-    outputs[2].statements = vec![statement(4, 1), statement(5, 1)];
-    let mut statements = InOrder::of(&outputs);
+    let by_worker =
+        [vec![statement(5, 2), statement(7, 1)], vec![], vec![statement(4, 1), statement(5, 1)]];
+    let mut statements = InOrder::default();
     let mut next = |packet| {
-        let next = statements.next_until(packet, &outputs);
+        let next = statements.next_until(packet, by_worker.iter().map(|it| &it[..]));
         next.map(|statement| (statement.packet, statement.key.low_port))
     };
     assert_eq!(next(3), None);

@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 use larder_io::input::Input;
 
 use super::collect::Collector;
-use super::knowledge::open_packets;
 use super::record::Export;
 use crate::decode::{Decoded, Keying, decode};
 use crate::flow::protocol;
+use crate::knowledge::open_packets;
 use crate::options::{Damage, Options, Summary, add_damage};
 use crate::{Error, Progress};
 

@@ -11,7 +11,7 @@
 
 use super::RecordWriter;
 use super::fields::FIELDS;
-use super::schema::{self, Value};
+use super::schema::{self, Field, Value};
 use crate::record::FlowRecord;
 
 /// Writes CSV lines.
@@ -20,29 +20,43 @@ pub struct Csv;
 
 impl RecordWriter for Csv {
     fn header(&self, _now_ns: i64, out: &mut Vec<u8>) {
-        for (i, field) in FIELDS.iter().enumerate() {
-            if i > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(field.name.as_bytes());
-        }
-        out.push(b'\n');
+        write_names(FIELDS.iter(), out);
     }
 
     fn record(&self, record: &FlowRecord, out: &mut Vec<u8>) {
-        for (i, field) in FIELDS.iter().enumerate() {
-            if i > 0 {
-                out.push(b',');
-            }
-            let (start, value) = (out.len(), (field.get)(record));
-            schema::write_plain(value, out);
-            // Only a name can need it: other words and numbers are harmless.
-            if matches!(value, Value::Name(_) | Value::Names(_)) {
-                make_cell(start, out);
-            }
-        }
-        out.push(b'\n');
+        write_cells(FIELDS.iter(), record, out);
     }
+}
+
+/// Appends a line with the names of fields.
+pub(crate) fn write_names<'f>(fields: impl Iterator<Item = &'f Field>, out: &mut Vec<u8>) {
+    for (i, field) in fields.enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(field.name.as_bytes());
+    }
+    out.push(b'\n');
+}
+
+/// Appends a line with the fields of a record.
+pub(crate) fn write_cells<'f>(
+    fields: impl Iterator<Item = &'f Field>,
+    record: &FlowRecord,
+    out: &mut Vec<u8>,
+) {
+    for (i, field) in fields.enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        let (start, value) = (out.len(), (field.get)(record));
+        schema::write_plain(value, out);
+        // Only a name can need it: other words and numbers are harmless.
+        if matches!(value, Value::Name(_) | Value::Names(_)) {
+            make_cell(start, out);
+        }
+    }
+    out.push(b'\n');
 }
 
 /// Quotes the cell after `start`, in place, if it needs that. Nearly no value does.

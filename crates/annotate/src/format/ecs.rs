@@ -43,7 +43,7 @@ impl RecordWriter for Ecs {
     }
 }
 
-fn write_json(value: Value<'_>, out: &mut Vec<u8>) {
+pub(crate) fn write_json(value: Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Number(number) => digits::write_u64(number, out),
         Value::Name(name) => write_json_string(name, out),

@@ -142,7 +142,7 @@ impl RecordWriter for Text {
 }
 
 /// Appends `name [source,flags]`, or `- [reason]`.
-fn write_end_naming(end: &End, out: &mut Vec<u8>) {
+pub(crate) fn write_end_naming(end: &End, out: &mut Vec<u8>) {
     if let Some(naming) = &end.naming {
         return write_naming(naming, out);
     }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use larder_annotate::feeds::parse_time_ns;
 use larder_settings::row::{List, Settings, Text};
 use larder_settings::settings;
 use larder_settings::table::{Command, Setting};
@@ -116,6 +117,17 @@ settings! {
             .more("The time counts from the start of the flow; a longer flow waits until its end. larder marks \
                 a name that comes in this time late. 0 does not wait.")
             .why("The response with the name may come after the first packet of the flow."),
+        pub names_at: Option<i64> = INPUT.time(parse_time_ns)
+            .help("Write the names that addresses had at this time")
+            .more("The addresses follow. Names come from -r, --zeek-dns, --dnstap and --names-load; larder reads \
+                no further than this time. Formats of the time: RFC 3339, seconds since 1970, or -15m for 15 \
+                minutes ago. Formats of the output: text, ecs and csv.")
+            .why("To name the addresses of a log that has no names."),
+        pub names_for: Option<Text> = INPUT.word()
+            .value("ADDRESS")
+            .help("Prefer the names that this client looked up")
+            .more("For --names-at.")
+            .why("An address can have several names, and clients look up different ones."),
     }
 }
 

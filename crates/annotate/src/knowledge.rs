@@ -1,7 +1,7 @@
 //! The names at a moment: all that was learned up to a time, from packets and from other logs.
 //!
-//! Exported flows come long after their packets, so they are sorted by their start, and names are learned
-//! up to each start in turn. Packets are learned batch by batch. A batch may reach beyond the moment;
+//! For flows that come long after their packets (`exports`), sorted by their start, and for addresses
+//! alone (`names_at`). Packets are learned batch by batch. A batch may reach beyond the moment;
 //! its changes are then looked up as of the last packet that is not later.
 //!
 //! Invariants
@@ -21,9 +21,9 @@ use crate::decode::{self, Counts, Decoded, Keying, decode};
 use crate::feeds::external_names::ExternalNames;
 use crate::files::{load_names, open_inputs};
 use crate::learn::{NameLearner, OBSERVATIONS_MAX};
-use crate::names::{Ends, LearnedMarks, Names};
+use crate::names::{Ends, Found, LearnedMarks, Names};
 use crate::options::{Damage, Options, Summary, add_damage};
-use crate::record::UnnamedReason;
+use crate::record::{End, UnnamedReason};
 use crate::{Error, Progress};
 use larder_wire::Addr;
 
@@ -276,4 +276,12 @@ pub fn open_packets(
         .map_err(|error| Error::Options(format!("the filter {filter:?}: {error}")))?;
     let of_source = SourceOptions { batch_bytes: BATCH_BYTES, in_flight: 4 };
     Ok(Source::open_filtered(inputs, filter, of_source, &progress.stop)?)
+}
+
+/// Gives an end the name that it has for a flow that began at `start_ns`.
+pub(crate) fn give_name(end: &mut End, found: Option<Found>, start_ns: i64) {
+    let Some(found) = found else { return };
+    end.naming = Some(found.naming(start_ns, found.time_ns > start_ns));
+    end.candidates.push(found.name);
+    end.candidates.extend(found.rivals);
 }
