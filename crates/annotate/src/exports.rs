@@ -280,6 +280,10 @@ impl<'a> Naming<'a> {
         summary.add_flows(&self.summary);
         let names = self.knowledge.finish(&mut summary)?;
         save_all_names(&names, options, &mut summary)?;
+        if collector.counts.is_empty() {
+            let ports = PORTS.map(|port| port.to_string()).join(", ");
+            options.log.of("flows").warn("no export packets").text("udp_ports", ports);
+        }
         add_exporters(collector, &mut summary);
         summary.input_damaged = !summary.damaged.is_empty();
         summary.interrupted = progress.stop.load(Ordering::Relaxed);

@@ -79,6 +79,30 @@ fn addresses_have_names_at_a_time() {
     }
 }
 
+/// `--flows-read` names the flows that a router exported; with `--flows-delay 0` none waits for a
+/// name that comes after its start. A capture without export packets is named as such.
+#[test]
+fn exported_flows_have_names() {
+    let scratch = Scratch::new();
+    let exports = recording("../exports/r7-late.ipfix.pcap");
+    let dns = recording("r7-late.pcap");
+    let run = |flags: &str| {
+        let (exports, dns) = (exports.display(), dns.display());
+        let run = scratch.run(&format!("annotate --flows-read {exports} -r {dns} {flags}"));
+        assert_eq!(run.code, Some(0), "{}", run.err);
+        run
+    };
+    let waiting = run("");
+    assert!(waiting.err.contains("exporter   192.0.2.1: flows_records "), "{}", waiting.err);
+    assert!(waiting.out.contains(",late"), "{}", waiting.out);
+    let at_once = run("--flows-delay 0");
+    assert_eq!(at_once.out.lines().count(), waiting.out.lines().count());
+    assert!(!at_once.out.contains(",late"), "{}", at_once.out);
+    let none = scratch.run(&format!("annotate --quiet --flows-read {}", dns.display()));
+    assert_eq!(none.code, Some(0));
+    assert!(none.err.contains("no export packets") && none.err.contains("4739"), "{}", none.err);
+}
+
 /// The log is written to standard output or -o, the summary to standard error. --quiet omits all
 /// but the log.
 #[test]
