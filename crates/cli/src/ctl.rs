@@ -88,10 +88,10 @@ fn dump(
     exchange: impl FnOnce(&mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<Fields, Error>,
 ) -> Outcome {
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-    let asked = exchange(&mut |line| {
+    let result = exchange(&mut |line| {
         if is_json { out.write_all(line) } else { out.write_all(row(line).as_bytes()) }
     });
-    let fields = asked.map_err(failure)?;
+    let fields = result.map_err(failure)?;
     if !is_json && fields.get("entries").and_then(Value::as_u64) == Some(0) {
         out.write_all(b"the cache is empty\n").map_err(|error| Failure::stdout(&error))?;
     }
@@ -188,18 +188,18 @@ mod tests {
             assert_eq!(line(action, None, false).is_err(), needs, "{action}");
             assert_eq!(line(action, Some("a"), false).is_ok(), takes, "{action}");
         }
-        let said = |action, name, is_soft| line(action, name, is_soft).map_err(|it| it.message);
+        let request = |action, name, is_soft| line(action, name, is_soft).map_err(|it| it.message);
         assert_eq!(
-            said("flush", Some("a\"b"), false).unwrap(),
+            request("flush", Some("a\"b"), false).unwrap(),
             r#"{"command":"flush","name":"a\"b"}"#
         );
-        assert_eq!(said("flush", None, true).unwrap(), r#"{"command":"flush","soft":true}"#);
+        assert_eq!(request("flush", None, true).unwrap(), r#"{"command":"flush","soft":true}"#);
         assert_eq!(
-            said("flush-zone", Some("."), false).unwrap(),
+            request("flush-zone", Some("."), false).unwrap(),
             r#"{"command":"flush-zone","zone":"."}"#
         );
-        assert!(said("purge", None, true).unwrap_err().contains("larder ctl purge URL"));
-        assert!(said("stop", None, true).unwrap_err().contains("--soft is for purges"));
-        assert!(said("flush", Some("a"), true).unwrap_err().contains("--soft is for purges"));
+        assert!(request("purge", None, true).unwrap_err().contains("larder ctl purge URL"));
+        assert!(request("stop", None, true).unwrap_err().contains("--soft is for purges"));
+        assert!(request("flush", Some("a"), true).unwrap_err().contains("--soft is for purges"));
     }
 }

@@ -100,7 +100,7 @@ pub fn find(settings: &Find) -> Outcome {
     let elapsed_s = started.elapsed().as_secs_f64();
     taker.finish()?;
     if !quiet {
-        tell(&summary, elapsed_s);
+        report(&summary, elapsed_s);
     }
     // Printed also with --quiet: the result lacks packets.
     summary.damaged.iter().for_each(|damage| eprint_quietly(&lacking(damage)));
@@ -186,7 +186,7 @@ fn in_folder(directory: &Path, error: &larder_store::StoreError) -> Failure {
     ))
 }
 
-fn tell(summary: &Summary, elapsed_s: f64) {
+fn report(summary: &Summary, elapsed_s: f64) {
     eprint_quietly(&format!(
         "{} ({}) in {}, {:.1} ms",
         plural(summary.packets, "packet"),

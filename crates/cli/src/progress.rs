@@ -56,7 +56,7 @@ mod tests {
 
     /// With a known total the line has the share and the remaining time; for a pipe it has neither.
     #[test]
-    fn the_line_says_what_is_known() {
+    fn the_line_states_what_is_known() {
         let progress = Progress::default();
         progress.input_bytes.store(256 << 20, Ordering::Relaxed);
         progress.packets.store(2_000_000, Ordering::Relaxed);

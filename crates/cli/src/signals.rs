@@ -73,9 +73,9 @@ mod tests {
         reopen_on_signals(&progress, || {}).expect("handlers can be set");
         for _ in 0..2 {
             signal_hook::low_level::raise(SIGUSR1).expect("a signal to ourselves");
-            let asked = Instant::now();
+            let raised_at = Instant::now();
             while !progress.reopen.swap(false, Ordering::AcqRel) {
-                assert!(asked.elapsed() < Duration::from_secs(60), "the signal got lost");
+                assert!(raised_at.elapsed() < Duration::from_secs(60), "the signal got lost");
                 thread::yield_now();
             }
         }

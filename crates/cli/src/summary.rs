@@ -159,9 +159,9 @@ mod tests {
     use super::*;
     use larder_annotate::record::NameSource;
 
-    /// Everything that a run counted is said, and the terminal gets no control byte of a file name.
+    /// Everything that a run counted is reported, and the terminal gets no control byte of a file name.
     #[test]
-    fn everything_counted_is_said() {
+    fn everything_counted_is_reported() {
         let summary = Summary {
             packets: 1_234_567,
             flows: 400,
@@ -178,7 +178,7 @@ mod tests {
             ..Summary::default()
         };
         let text = text(&summary, Duration::from_millis(500));
-        for said in [
+        for expected in [
             "1,234,567",
             "0.50 s, 2.5 M packets/s",
             "280 (87.5 %): dns_pair 250, sni 30",
@@ -187,7 +187,7 @@ mod tests {
             "2 packet_truncated, the first at byte 4096 of a\\u{1b}[2J.pcap",
             "stopped",
         ] {
-            assert!(text.contains(said), "{said} is missing from\n{text}");
+            assert!(text.contains(expected), "{expected} is missing from\n{text}");
         }
         assert!(!text.contains('\x1b'));
     }

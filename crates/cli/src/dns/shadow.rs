@@ -70,10 +70,10 @@ pub fn run(
         every: EVERY,
     };
     let stop = Arc::new(AtomicBool::new(false));
-    let (asked, of_signals) = (Arc::clone(&stop), log.clone());
+    let (stop_requested, of_signals) = (Arc::clone(&stop), log.clone());
     call_on_signals(true, "", move || {
         of_signals.info("stopping").text("hint", logs::AGAIN);
-        asked.store(true, Ordering::Relaxed);
+        stop_requested.store(true, Ordering::Relaxed);
     })
     .map_err(|error| Failure::file("signals", &error, "try again"))?;
     let words: Vec<String> = trial.resolvers.iter().map(SocketAddr::to_string).collect();
