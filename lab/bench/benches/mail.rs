@@ -1,7 +1,7 @@
-//! What it costs one loop to say something to another: `cargo bench -p larder-bench --bench mail`. Under `cargo test`
+//! What it costs one loop to send something to another: `cargo bench -p larder-bench --bench mail`. Under `cargo test`
 //! a few messages are sent, to show that it works.
 //!
-//! A loop on the last core hears messages of another on the first, and sleeps in the kernel when there are none. Three
+//! A loop on the last core receives messages of another on the first, and sleeps in the kernel when there are none. Three
 //! queues: the one that loops of `larder http` have, a lock around a vector and a word that says whether the reader
 //! sleeps; the standard library's channel, which has no lock, with a word of the same kind next to it; and the same
 //! channel with a wake-up for each message. *One at a time*: the sender waits for an answer before it sends the next,
@@ -29,15 +29,15 @@ const BURST: u64 = 64;
 
 /// A queue to one reader, as its two sides see it.
 trait Queue: Send + Sync {
-    fn say(&self);
+    fn send(&self);
     /// How many there were.
-    fn hear(&self, hears: &mut Hears) -> u64;
+    fn receive(&self, state: &mut ReaderState) -> u64;
     /// The reader has nothing to do: false where there is something after all.
-    fn may_sleep(&self, hears: &mut Hears) -> bool;
+    fn may_sleep(&self, state: &mut ReaderState) -> bool;
 }
 
 /// The state that the reader has besides the queue.
-struct Hears {
+struct ReaderState {
     messages: VecDeque<Message>,
     channel: Option<mpsc::Receiver<Message>>,
     /// Taken out when it looked before it slept.
@@ -49,16 +49,16 @@ fn message() -> Message {
 }
 
 impl Queue for LoopChannels {
-    fn say(&self) {
+    fn send(&self) {
         self.post(0, message());
     }
 
-    fn hear(&self, hears: &mut Hears) -> u64 {
-        self.take(0, &mut hears.messages);
-        hears.messages.drain(..).count() as u64
+    fn receive(&self, state: &mut ReaderState) -> u64 {
+        self.take(0, &mut state.messages);
+        state.messages.drain(..).count() as u64
     }
 
-    fn may_sleep(&self, _hears: &mut Hears) -> bool {
+    fn may_sleep(&self, _state: &mut ReaderState) -> bool {
         LoopChannels::may_sleep(self, 0)
     }
 }
@@ -72,27 +72,27 @@ struct Channel {
 }
 
 impl Queue for Channel {
-    fn say(&self) {
-        // The reader stays until all is heard.
+    fn send(&self) {
+        // The reader stays until all is received.
         let _ = self.sender.send(message());
         if self.wakes_always || self.sleeps.swap(false, Ordering::SeqCst) {
             self.waker.wake();
         }
     }
 
-    fn hear(&self, hears: &mut Hears) -> u64 {
+    fn receive(&self, state: &mut ReaderState) -> u64 {
         self.sleeps.store(false, Ordering::SeqCst);
-        let more = hears.channel.iter().flat_map(|it| it.try_iter()).count() as u64;
-        more + std::mem::take(&mut hears.early)
+        let more = state.channel.iter().flat_map(|it| it.try_iter()).count() as u64;
+        more + std::mem::take(&mut state.early)
     }
 
-    fn may_sleep(&self, hears: &mut Hears) -> bool {
+    fn may_sleep(&self, state: &mut ReaderState) -> bool {
         self.sleeps.store(true, Ordering::SeqCst);
-        hears.early += hears.channel.iter().flat_map(|it| it.try_iter()).count() as u64;
-        if hears.early > 0 {
+        state.early += state.channel.iter().flat_map(|it| it.try_iter()).count() as u64;
+        if state.early > 0 {
             self.sleeps.store(false, Ordering::SeqCst);
         }
-        hears.early == 0
+        state.early == 0
     }
 }
 
@@ -120,42 +120,42 @@ fn run(kind: Kind, messages: u64, burst: u64) -> f64 {
             waker: reactor.waker(),
         }),
     };
-    let heard = Arc::new(AtomicU64::new(0));
+    let received = Arc::new(AtomicU64::new(0));
     let all = cores::available_cores().unwrap_or_default();
     let reader = thread::spawn({
-        let (queue, heard, all) = (queue.clone(), heard.clone(), all.clone());
+        let (queue, received, all) = (queue.clone(), received.clone(), all.clone());
         move || {
             let _ = all.last().map(|&core| cores::pin_to_core(core));
             let channel = (kind != Kind::LoopChannels).then_some(receiver);
-            let mut hears = Hears { messages: VecDeque::new(), channel, early: 0 };
+            let mut state = ReaderState { messages: VecDeque::new(), channel, early: 0 };
             let time = ThreadTime::start();
             let mut count = 0;
             while count < messages {
-                if queue.may_sleep(&mut hears) {
+                if queue.may_sleep(&mut state) {
                     reactor.wait(&mut batch, None).expect("a wait");
                     while batch.next().is_some() {}
                 }
-                count += queue.hear(&mut hears);
-                heard.store(count, Ordering::Release);
+                count += queue.receive(&mut state);
+                received.store(count, Ordering::Release);
             }
             time.elapsed_ns()
         }
     });
     let _ = all.first().map(|&core| cores::pin_to_core(core));
-    let mut said_ns = 0.0;
-    let mut said = 0;
-    while said < messages {
+    let mut send_ns = 0.0;
+    let mut sent = 0;
+    while sent < messages {
         let time = ThreadTime::start();
-        (0..burst).for_each(|_| queue.say());
-        said_ns += time.elapsed_ns();
-        said += burst;
+        (0..burst).for_each(|_| queue.send());
+        send_ns += time.elapsed_ns();
+        sent += burst;
         // Not in the figure: a loop has other work meanwhile.
-        while heard.load(Ordering::Acquire) < said {
+        while received.load(Ordering::Acquire) < sent {
             spin_loop();
         }
     }
-    let heard_ns = reader.join().expect("it ends");
-    (said_ns + heard_ns) / messages as f64
+    let receive_ns = reader.join().expect("it ends");
+    (send_ns + receive_ns) / messages as f64
 }
 
 fn main() {

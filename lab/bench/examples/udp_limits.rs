@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 use larder_bench::net::echo::echo;
-use larder_bench::net::load::{Load, LoadOptions, Question, load};
+use larder_bench::net::load::{Load, LoadOptions, Query, load};
 use larder_bench::net::relay::relay;
 use larder_bench::net::{SOCKET_BUFFER_BYTES, Served};
 use larder_bench::sample::Median;
@@ -27,7 +27,7 @@ use larder_io::cores::{available_cores, pin_to_core};
 use larder_io::netns::enter_private_network;
 use larder_io::udp::{UdpOptions, UdpSocket};
 
-const QUESTION_BYTES: usize = 36;
+const QUERY_BYTES: usize = 36;
 const ANSWER_BYTES: usize = 120;
 const BATCHES: [usize; 4] = [1, 8, 32, 64];
 
@@ -134,7 +134,7 @@ fn figures(served: &Served, load: &Load) -> Result<[f64; 8], Box<dyn Error>> {
     Ok([
         load.answers_per_s(),
         served.answers as f64 / served.ran_ns * 1e9,
-        load.ran_ns / load.asked as f64 / 1e3,
+        load.ran_ns / load.sent as f64 / 1e3,
         us(0.5),
         us(0.99),
         us(0.999),
@@ -180,10 +180,10 @@ fn measure(
                 &options,
                 |id, room| {
                     number += 1;
-                    room[..QUESTION_BYTES].fill(b'n');
+                    room[..QUERY_BYTES].fill(b'n');
                     room[..2].copy_from_slice(&id.to_be_bytes());
                     room[2..10].copy_from_slice(&number.to_be_bytes());
-                    Some(Question { length: QUESTION_BYTES, tag: number })
+                    Some(Query { length: QUERY_BYTES, tag: number })
                 },
                 |tag, answer| {
                     answer.len() == ANSWER_BYTES && answer.get(2..10) == Some(&tag.to_be_bytes())

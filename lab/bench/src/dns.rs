@@ -1,7 +1,7 @@
 //! DNS servers next to one another, and compared with the bare limits of a network.
 //!
 //! ```text
-//! question  names, questions and the check of answers, all from a number
+//! query     names, queries and the check of answers, all from a number
 //! stub      the upstream of all contestants: answers at once, and counts
 //! hierarchy the same as root, top level and domains, for resolvers that find their way
 //! signed    what makes its zones signed ones
@@ -23,7 +23,7 @@ pub mod contest;
 pub mod hierarchy;
 mod key;
 pub mod plan;
-pub mod question;
+pub mod query;
 pub mod report;
 pub mod server;
 pub mod signed;

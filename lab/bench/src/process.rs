@@ -159,11 +159,11 @@ impl Running {
         self
     }
 
-    /// Waits until `ask` gets the right response; the error states what came instead.
+    /// Waits until `probe` gets the right response; the error states what came instead.
     pub fn wait_until(
         &mut self,
         stop: &AtomicBool,
-        mut ask: impl FnMut(SocketAddr) -> Result<(), String>,
+        mut probe: impl FnMut(SocketAddr) -> Result<(), String>,
     ) -> Result<(), String> {
         let begun = Instant::now();
         let mut came = "no answer".to_owned();
@@ -176,7 +176,7 @@ impl Running {
                     }
                 }
             }
-            match ask(self.address) {
+            match probe(self.address) {
                 Ok(()) => return Ok(()),
                 Err(reason) => came = reason,
             }

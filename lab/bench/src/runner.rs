@@ -117,7 +117,7 @@ impl<P: Peer> PeerRunner<P> {
         PeerRunner { peer, shape, next, kept: Vec::new(), uniform: Vec::new(), zipf: Vec::new() }
     }
 
-    fn ask(&mut self) {
+    fn find_kept_keys(&mut self) {
         if !self.kept.is_empty() {
             return;
         }
@@ -133,7 +133,7 @@ impl<P: Peer> PeerRunner<P> {
 
     /// The order of a reading work.
     fn order(&mut self, work: Work, operations: usize) -> Result<&[u32], String> {
-        self.ask();
+        self.find_kept_keys();
         let kept = &self.kept;
         let Ok(count @ 1..) = u32::try_from(kept.len()) else {
             return Err("it kept none of the keys it was given".to_owned());
@@ -239,7 +239,7 @@ impl<P: Peer> Runner for PeerRunner<P> {
     }
 
     fn held(&mut self) -> usize {
-        self.ask();
+        self.find_kept_keys();
         self.kept.len()
     }
 }

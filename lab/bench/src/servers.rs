@@ -121,7 +121,7 @@ impl From<io::Error> for Error {
 pub(crate) fn run<'w, W: Sync, R, M, T: FnMut(Event<M>) + Send>(
     works: &'w [W],
     stop: &AtomicBool,
-    mut tell: T,
+    mut report: T,
     begin: impl FnOnce() -> Result<(R, String), Error> + Send,
     measure: impl Fn(&mut R, &'w W, &mut T) -> Result<Option<M>, Error> + Sync,
 ) -> Result<(), Error> {
@@ -130,13 +130,13 @@ pub(crate) fn run<'w, W: Sync, R, M, T: FnMut(Event<M>) + Send>(
         let run = scope.spawn(|| {
             enter_private_network().map_err(Error::NotPermitted)?;
             let (mut contest, machine) = begin()?;
-            tell(Event::Machine(machine));
+            report(Event::Machine(machine));
             for work in works {
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
-                if let Some(measured) = measure(&mut contest, work, &mut tell)? {
-                    tell(Event::Measured(measured));
+                if let Some(measured) = measure(&mut contest, work, &mut report)? {
+                    report(Event::Measured(measured));
                 }
             }
             Ok(())

@@ -19,7 +19,7 @@ use larder_sim::replay::By;
 use larder_sim::trace::Format;
 
 use crate::settings::model::Model;
-use crate::sim::hit_ratio::{capacity, contestants, explain, tell, trace, usage, watched};
+use crate::sim::hit_ratio::{capacity, contestants, explain, report_notes, trace, usage, watched};
 
 /// Runs the command.
 pub fn model(settings: &Model) -> Outcome {
@@ -106,7 +106,7 @@ fn traced(settings: &Model, path: &Path) -> Result<(Vec<Case>, u8), Failure> {
         Err(error) => return Err(Failure::usage(explain(name, &error))),
     };
     drop(bar);
-    let code = tell(name, &results, By::Entries, quiet);
+    let code = report_notes(name, &results, By::Entries, quiet);
     let cases: Vec<Case> = results.rows.iter().filter_map(|row| case(name, row)).collect();
     if cases.is_empty() {
         let why =

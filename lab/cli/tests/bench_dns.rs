@@ -43,7 +43,7 @@ fn a_program_must_be_there() {
 
 /// Measures the program itself, started as a recursor, and gives how many questions a miss took; `None` where it may
 /// not.
-fn questions_from_the_root(test: &str, more: &str) -> Option<f64> {
+fn queries_from_the_root(test: &str, more: &str) -> Option<f64> {
     if !common::has_larder(test) {
         return None;
     }
@@ -65,7 +65,7 @@ fn questions_from_the_root(test: &str, more: &str) -> Option<f64> {
 #[test]
 fn names_are_found_from_the_root() {
     let test = "names_are_found_from_the_root";
-    if let Some(upstream) = questions_from_the_root(test, "--measured-ms 300") {
+    if let Some(upstream) = queries_from_the_root(test, "--measured-ms 300") {
         assert!((1.0..2.5).contains(&upstream), "{upstream}");
     }
 }
@@ -76,7 +76,7 @@ fn names_are_found_from_the_root() {
 #[test]
 fn names_are_validated_from_the_root() {
     let test = "names_are_validated_from_the_root";
-    if let Some(upstream) = questions_from_the_root(test, "--measured-ms 300 --dnssec") {
+    if let Some(upstream) = queries_from_the_root(test, "--measured-ms 300 --dnssec") {
         assert!((2.0..8.0).contains(&upstream), "{upstream}");
     }
 }
@@ -95,9 +95,9 @@ fn signing_needs_zones_and_keys() {
 /// Words that mean nothing are refused before anything is started, with what there is.
 #[test]
 fn wrong_words_are_refused() {
-    for (words, says) in [("--work hit", "a percentage"), ("--servers unbond", "unbound")] {
+    for (words, expected) in [("--work hit", "a percentage"), ("--servers unbond", "unbound")] {
         let run = Scratch::new().run(&format!("{TINY} {words}"));
         assert_eq!(run.code, Some(2), "{run:?}");
-        assert!(run.err.contains(says), "{run:?}");
+        assert!(run.err.contains(expected), "{run:?}");
     }
 }

@@ -33,11 +33,11 @@ fn limits_are_printed() {
 /// Words that mean nothing are refused before anything is started, with what there is.
 #[test]
 fn wrong_words_are_refused() {
-    for (words, says) in
+    for (words, expected) in
         [("--work hit", "through"), ("--servers ngnix", "nginx"), ("--sizes 1XB", "such as 10KB")]
     {
         let run = Scratch::new().run(&format!("{TINY} {words}"));
         assert_eq!(run.code, Some(2), "{run:?}");
-        assert!(run.err.contains(says), "{run:?}");
+        assert!(run.err.contains(expected), "{run:?}");
     }
 }

@@ -35,7 +35,7 @@ fn the_guide_shows_real_output() {
 
 /// Without rates the table says whose it uses; with them it does not; the known error is always there.
 #[test]
-fn the_table_says_whose_numbers_it_uses() {
+fn the_table_states_whose_numbers_it_uses() {
     let scratch = Scratch::new();
     let run = scratch.run("model");
     assert_eq!((run.code, run.err.as_str()), (Some(0), ""));
@@ -112,7 +112,7 @@ fn ends_of_lives_count() {
 #[test]
 fn slips_are_refused() {
     let scratch = Scratch::new();
-    for (line, says) in [
+    for (line, expected) in [
         ("model --hit-ratio 90", "per cent are written 90%"),
         ("model --hit-ratio much", "write 0.9 or 90%"),
         ("model --hit-ratio 1.5", "between 0 and 1"),
@@ -132,13 +132,13 @@ fn slips_are_refused() {
         ("model --trace no.lirs --policy lruu", "did you mean 'lru'"),
         ("model --trace zipf:x", "zipf"),
     ] {
-        scratch.run(line).refused(&[says]);
+        scratch.run(line).refused(&[expected]);
     }
 }
 
 /// A trace of which some cannot be read gives its numbers, says what was skipped, and exits with 1.
 #[test]
-fn damage_is_told() {
+fn damage_is_reported() {
     let scratch = Scratch::new();
     scratch.write("odd.lirs", "1\n1\nx\n1\n");
     let run = scratch.run("model --trace odd.lirs --trace-format lirs --cache-size 1 --format csv");
@@ -157,14 +157,14 @@ fn damage_is_told() {
 fn the_experiment_is_run() {
     const TINY: &str = "model --measure --measure-servers larder --measure-rounds 1 --measure-ms 200 --measure-hot 20 --quiet";
     let scratch = Scratch::new();
-    for (words, says) in [
+    for (words, expected) in [
         ("--hit-ratio 100%", "whole percentages from 1 to 99"),
         ("--q1 2 --q2 1", "--measure measures the value of --q1"),
         ("--measure-servers unbond", "unbound"),
     ] {
         let run = scratch.run(&format!("model --measure {words}"));
         assert_eq!(run.code, Some(2), "{run:?}");
-        assert!(run.err.contains(says), "{run:?}");
+        assert!(run.err.contains(expected), "{run:?}");
     }
     if !common::has_larder("the_experiment_is_run") {
         return;

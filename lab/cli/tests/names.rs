@@ -30,7 +30,7 @@ fn logs() -> Scratch {
 /// A line per flow with a name by lookups: the statement of the first flow to the CDN names the
 /// second, never itself. A flow without a lookup is no trial.
 #[test]
-fn lines_say_what_was_chosen() {
+fn lines_state_what_was_chosen() {
     let run = logs().run(&format!("{LOGS} --format jsonl"));
     assert_eq!((run.code, run.err.as_str()), (Some(0), ""));
     let lines: Vec<serde_json::Value> =

@@ -92,7 +92,7 @@ fn a_directory_is_filled() {
 
 /// Damage is told with its place and makes the exit code 1; the sound records count.
 #[test]
-fn damage_is_told() {
+fn damage_is_reported() {
     let scratch = Scratch::new();
     scratch.write("odd.trace", "0 1 10\n1 2\n2 5 big\n3 1 10\n");
     let run = scratch

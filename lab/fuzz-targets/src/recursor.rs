@@ -87,10 +87,10 @@ pub fn dns_recursor(input: &[u8]) {
     }
     while !input.is_empty() && !wire.sent.is_empty() {
         let which = usize::from(input.u8()) % wire.sent.len();
-        let (key, asked) = wire.sent.swap_remove(which);
+        let (key, query) = wire.sent.swap_remove(which);
         us += 1_000;
         let body_bytes = usize::from(input.u16()) % 1_024;
-        let mut answer = asked;
+        let mut answer = query;
         // The query, without OPT.
         answer.truncate(answer.len() - 11 * usize::from(answer[11] == 1));
         answer[2] = 0x84;

@@ -382,13 +382,13 @@ mod tests {
     /// span that is stated for it, the lower end of unbound's rates apart, which is 2 %.
     #[test]
     fn the_servers_fall_short() {
-        let said = SERVERS.map(|server| {
+        let results = SERVERS.map(|server| {
             let ((least, most), short) = (server.formula(), server.shortfall());
             let thousands = |rate: f64| rounded(rate / 1_000.0, 1);
             (thousands(least), thousands(most), rounded(short.0, 3), rounded(short.1, 3))
         });
         assert_eq!(
-            said,
+            results,
             [
                 (102.1, 107.8, 0.021, 0.072),
                 (149.1, 149.1, 0.169, 0.169),
@@ -406,7 +406,7 @@ mod tests {
             assert_eq!(text.parse::<HitRatio>().unwrap().get(), expected, "{text}");
             assert!(text.parse::<HitRatio>().unwrap().get().is_sign_positive());
         }
-        for (text, says) in [
+        for (text, expected) in [
             ("90", "per cent are written 90%"),
             ("101%", "between 0 and 1"),
             ("-0.1", "between 0 and 1"),
@@ -416,7 +416,7 @@ mod tests {
             ("", "write 0.9 or 90%"),
         ] {
             let error = text.parse::<HitRatio>().unwrap_err().to_string();
-            assert!(error.contains(says), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
         assert!("100%".parse::<Wanted>().unwrap_err().to_string().contains("never misses"));
     }
@@ -424,7 +424,7 @@ mod tests {
     /// Rates that cannot be are refused; the message names which one and what it should be.
     #[test]
     fn rates_are_checked() {
-        for (q1, q2, says) in [
+        for (q1, q2, expected) in [
             (0.0, 1.0, "Q1: 0 answers"),
             (1.0, 0.0, "Q2: 0 answers"),
             (f64::NAN, 1.0, "Q1: NaN"),
@@ -433,7 +433,7 @@ mod tests {
             (1.0, 2.0, "Q1 is the rate at 100 % hits"),
         ] {
             let error = Rates::new(q1, q2).unwrap_err().to_string();
-            assert!(error.contains(says), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
         let rates = Rates::default();
         for wrong in [-1.0, f64::NAN, 1e5] {

@@ -189,7 +189,7 @@ mod tests {
 
     /// JSON has what CSV has, and what happened to the trace.
     #[test]
-    fn json_tells_all() {
+    fn json_is_complete() {
         let text = json(&[("a".to_owned(), results(None))]);
         let value: Value = serde_json::from_str(&text).unwrap();
         let trace = &value["traces"][0];

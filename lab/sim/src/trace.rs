@@ -201,7 +201,7 @@ mod tests {
 
     /// Keys that are texts differ when a bit, the length or a trailing zero does; numbers are themselves.
     #[test]
-    fn keys_tell_apart() {
+    fn keys_differ() {
         let texts: [&[u8]; 9] = [
             b"",
             b"\0",

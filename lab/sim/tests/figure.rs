@@ -244,7 +244,7 @@ fn long_lines_are_thinned() {
 
 /// The numbers of bars stand beside them, those of others with the marker that they have in the plot.
 #[test]
-fn bars_say_their_numbers() {
+fn bars_show_their_numbers() {
     let bars = Bars {
         values: Axis::linear("operations/s").si(),
         series: vec!["ours".to_owned(), "theirs".to_owned()],

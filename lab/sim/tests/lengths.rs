@@ -82,7 +82,7 @@ fn results_are_functions_of_the_seed() {
 
 /// Widths that were not asked for are not reported, though the narrowest is simulated to compare with.
 #[test]
-fn only_what_was_asked_for_is_reported() {
+fn only_what_was_requested_is_reported() {
     let settings = Settings { widths: vec![8], ..small() };
     let rows = run(&Names::made_up(500, 3), &settings, 1).unwrap();
     assert!(rows.iter().all(|row| row.width == 8) && rows.len() == 2 * 2 * 4);

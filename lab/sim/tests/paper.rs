@@ -107,7 +107,7 @@ fn the_page_stands_alone() {
 
 /// Without an engine measured, the report says so where its figures would be.
 #[test]
-fn what_was_left_out_is_said() {
+fn what_was_left_out_is_reported() {
     let files = report(2, None);
     let page = find(&files, "report.md");
     assert_eq!(page.matches("Left out in this run.").count(), 2);

@@ -302,7 +302,7 @@ fn bytes_are_counted() {
 
 /// An empty trace, one that is only damage, and a stop before the first request say what is wrong.
 #[test]
-fn nothing_to_say_is_said() {
+fn a_run_without_results_reports_why() {
     let plan = some_plan(vec![Capacity::Absolute(10)]);
     let error = run_on(&plan, &[], 10).unwrap_err();
     assert!(error.to_string().contains("line 7: odd"), "{error}");
@@ -336,7 +336,7 @@ fn what_cannot_be_read_again_is_refused() {
 /// A stop while caches replay leaves rows of what was read until then, of a sample the same that these requests
 /// alone would give; before a share is known, and in a kept sample, there is nothing to say.
 #[test]
-fn a_stopped_run_says_what_is_known() {
+fn a_stopped_run_reports_what_is_known() {
     struct StopsItself<'a>(Slice, &'a Watch);
     impl Source for StopsItself<'_> {
         fn next(&mut self, batch: &mut Vec<Request>) -> std::io::Result<()> {

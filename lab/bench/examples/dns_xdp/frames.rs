@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use larder_bench::net::load::{Load, LoadOptions, Question};
+use larder_bench::net::load::{Load, LoadOptions, Query};
 use larder_io::epoll::{Events, Interest, Poller};
 use larder_io::xdp;
 use larder_wire::udp_frame::{self, FrameAddresses};
@@ -48,7 +48,7 @@ impl Frames {
     pub fn load(
         &mut self,
         options: &LoadOptions,
-        mut ask: impl FnMut(u16, &mut [u8]) -> Option<Question>,
+        mut write_query: impl FnMut(u16, &mut [u8]) -> Option<Query>,
         mut check: impl FnMut(u64, &[u8]) -> bool,
     ) -> Result<Load> {
         let addresses = self.addresses;
@@ -75,10 +75,12 @@ impl Frames {
             }
             while let Some((number, id)) = slots.next() {
                 let Some(frame) = queue.sender.slot() else { break };
-                let Some(asked) = ask(id, &mut frame[addresses.headers_bytes()..]) else { break };
-                let length = addresses.seal(asked.length, frame).ok_or("a question fits")?;
+                let Some(query) = write_query(id, &mut frame[addresses.headers_bytes()..]) else {
+                    break;
+                };
+                let length = addresses.seal(query.length, frame).ok_or("a question fits")?;
                 queue.sender.commit(length);
-                slots.begin(number, Slot { since_ns: now_ns.max(1), tag: asked.tag, id });
+                slots.begin(number, Slot { since_ns: now_ns.max(1), tag: query.tag, id });
             }
             queue.sender.send();
             if received == 0 {
@@ -143,7 +145,7 @@ impl Slots {
     /// The query of the next slot was sent.
     fn begin(&mut self, number: u16, slot: Slot) {
         self.free.pop();
-        self.found.asked += 1;
+        self.found.sent += 1;
         self.slots[usize::from(number)] = slot;
     }
 }

@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use larder_bench::dns::question::{self, FRESH_FROM, Mix};
+use larder_bench::dns::query::{self, FRESH_FROM, Mix};
 use larder_bench::dns::stub::{StubCounts, StubOptions, stub};
 use larder_bench::net::load::{LoadOptions, load};
 use larder_bench::sample::Median;
@@ -53,7 +53,7 @@ const WARM_UP: Duration = Duration::from_millis(300);
 /// Where the server is asked, the upstream answers, and frames are sent from.
 pub const SERVER: &str = "10.99.0.1:5300";
 const UPSTREAM: &str = "10.99.0.2:5301";
-const ASKER: &str = "10.99.0.2:40000";
+const CLIENT: &str = "10.99.0.2:40000";
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -175,14 +175,19 @@ fn measure(
     let (stop, counts) = (AtomicBool::new(false), StubCounts::default());
     thread::scope(|scope| {
         scope.spawn(|| stub(&upstream, &StubOptions::default(), &counts, &stop));
-        let result = asked(testbed, &server, contestant.asked_by_frames, seconds);
+        let result = query_server(testbed, &server, contestant.asked_by_frames, seconds);
         stop.store(true, Ordering::Relaxed);
         result
     })
 }
 
 /// Asks a server.
-fn asked(testbed: &Testbed, server: &Server, by_frames: bool, seconds: f64) -> Result<Figures> {
+fn query_server(
+    testbed: &Testbed,
+    server: &Server,
+    by_frames: bool,
+    seconds: f64,
+) -> Result<Figures> {
     let options = LoadOptions {
         in_flight_max: IN_FLIGHT,
         warm_up: Duration::ZERO,
@@ -195,9 +200,9 @@ fn asked(testbed: &Testbed, server: &Server, by_frames: bool, seconds: f64) -> R
     // Each name once: what was not held is now.
     let each = |id, room: &mut [u8]| {
         next += 1;
-        (next <= u64::from(NAMES)).then(|| question::write(id, next - 1, false, room))
+        (next <= u64::from(NAMES)).then(|| query::write(id, next - 1, false, room))
     };
-    let warm = load(&options, each, question::is_answer)?;
+    let warm = load(&options, each, query::is_answer)?;
     if warm.answers < u64::from(NAMES) {
         let (answers, lost) = (warm.answers, warm.lost);
         return Err(format!("the server answers {answers} names, {lost} late or not").into());
@@ -209,15 +214,15 @@ fn asked(testbed: &Testbed, server: &Server, by_frames: bool, seconds: f64) -> R
         lost_after: LOST_AFTER,
         ..options
     };
-    let ask = |id, room: &mut [u8]| Some(question::write(id, mix.draw(), false, room));
+    let write_query = |id, room: &mut [u8]| Some(query::write(id, mix.draw(), false, room));
     let (load, span) = if by_frames {
-        let mut frames = Frames::open("c0", ASKER.parse()?, options.server)?;
+        let mut frames = Frames::open("c0", CLIENT.parse()?, options.server)?;
         testbed.settle()?;
         let span = Span::begin(server)?;
-        (frames.load(&options, ask, question::is_answer)?, span)
+        (frames.load(&options, write_query, query::is_answer)?, span)
     } else {
         let span = Span::begin(server)?;
-        (load(&options, ask, question::is_answer)?, span)
+        (load(&options, write_query, query::is_answer)?, span)
     };
     let busy = span.busy(server)?;
     if load.wrong > 0 || load.answers == 0 {

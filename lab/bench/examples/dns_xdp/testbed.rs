@@ -118,7 +118,7 @@ impl Drop for Process {
 /// The server.
 pub struct Server {
     process: Process,
-    _said: Receiver<String>,
+    _lines: Receiver<String>,
     kernel_thread: u32,
 }
 
@@ -136,22 +136,22 @@ impl Server {
         let mut child = on_core(testbed.server_core, command)?;
         let output = child.stderr.take().ok_or("no output")?;
         let process = Process(child);
-        let (say, said) = channel();
+        let (sender, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
-                let _ = say.send(line);
+                let _ = sender.send(line);
             }
         });
         let mut last = String::new();
         loop {
             let line =
-                said.recv_timeout(PATIENCE).map_err(|_| format!("the server ends: {last}"))?;
+                lines.recv_timeout(PATIENCE).map_err(|_| format!("the server ends: {last}"))?;
             if line.contains("dns: listening ") {
                 break;
             }
             last = line;
         }
-        Ok(Server { process, _said: said, kernel_thread: ksoftirqd(testbed.server_core)? })
+        Ok(Server { process, _lines: lines, kernel_thread: ksoftirqd(testbed.server_core)? })
     }
 
     /// What its core has worked: nanoseconds of its threads, and of the kernel's thread for what interrupts left.

@@ -18,9 +18,9 @@ use larder_io::cores::pin_to_core;
 use larder_io::udp::{Sharing, UdpSocket};
 
 use super::plan::{Entry, Error, Event, Figures, Measured, Plan, Work};
-use super::question;
+use super::query;
 use super::server::{Launch, Server, Setup};
-use super::testbed::{BATCH, PORTS_FROM, Target, Testbed, ask_once, bound};
+use super::testbed::{BATCH, PORTS_FROM, Target, Testbed, bound, query_once};
 use crate::net::echo::echo;
 use crate::net::host::{at_port, run_on};
 use crate::net::relay::relay;
@@ -38,14 +38,16 @@ pub fn run(
     works: &[Work],
     plan: &Plan,
     stop: &Arc<AtomicBool>,
-    tell: impl FnMut(Event) + Send,
+    report: impl FnMut(Event) + Send,
 ) -> Result<(), Error> {
     let begin = || {
         let testbed = Testbed::new(plan, stop)?;
         let machine = testbed.machine();
         Ok((Contest { servers, plan, stop, testbed }, machine))
     };
-    crate::servers::run(works, stop, tell, begin, |contest, work, tell| contest.measure(work, tell))
+    crate::servers::run(works, stop, report, begin, |contest, work, report| {
+        contest.measure(work, report)
+    })
 }
 
 /// A run.
@@ -72,12 +74,12 @@ impl Contest<'_> {
     fn measure(
         &self,
         work: &Work,
-        tell: &mut impl FnMut(Event),
+        report: &mut impl FnMut(Event),
     ) -> Result<Option<Measured>, Error> {
-        let mut taking = self.start(work, tell)?;
+        let mut taking = self.start(work, report)?;
         if work.hit_percent > 0 {
             for contestant in &mut taking {
-                tell(Event::Progress(format!(
+                report(Event::Progress(format!(
                     "{}: {} takes the names",
                     work.name, contestant.entry.name
                 )));
@@ -87,11 +89,11 @@ impl Contest<'_> {
         for round in 0..=self.plan.rounds {
             for turn in 0..taking.len() {
                 let contestant = (turn + round) % taking.len();
-                tell(Event::Progress(format!(
+                report(Event::Progress(format!(
                     "{}: round {round}, {}",
                     work.name, taking[contestant].entry.name
                 )));
-                self.ask(work, &mut taking[contestant], round > 0)?;
+                self.query(work, &mut taking[contestant], round > 0)?;
             }
             if self.is_stopped() {
                 return Ok(None);
@@ -105,7 +107,7 @@ impl Contest<'_> {
             }
             for turn in 0..taking.len() {
                 let contestant = (turn + round) % taking.len();
-                tell(Event::Progress(format!(
+                report(Event::Progress(format!(
                     "{}: waiting, round {round}, {}",
                     work.name, taking[contestant].entry.name
                 )));
@@ -119,11 +121,11 @@ impl Contest<'_> {
     }
 
     /// Starts all that can take part.
-    fn start(&self, work: &Work, tell: &mut impl FnMut(Event)) -> Result<Vec<Contestant>, Error> {
+    fn start(&self, work: &Work, report: &mut impl FnMut(Event)) -> Result<Vec<Contestant>, Error> {
         let hot = u64::from(work.hot);
         let entries = if work.hit_percent < 100 { hot + FRESH_ENTRIES } else { 2 * hot + 10_000 };
         let signer = self.plan.upstream.signer.as_deref();
-        let check = if signer.is_some() { question::is_validated } else { question::is_answer };
+        let check = if signer.is_some() { query::is_validated } else { query::is_answer };
         let mut taking = Vec::new();
         let mut port = PORTS_FROM;
         for server in self.servers {
@@ -141,23 +143,23 @@ impl Contest<'_> {
             run_on(&self.testbed.cores.load)?;
             let started = started.and_then(|mut running| {
                 let number = self.testbed.fresh();
-                running.wait_until(self.stop, |address| ask_once(address, number))?;
+                running.wait_until(self.stop, |address| query_once(address, number))?;
                 Ok(running)
             });
             match started {
                 Ok(running) => {
                     if let Some(launch) = server.launch(&setup) {
                         let Launch { arguments, configuration } = launch;
-                        tell(Event::SetUp(server.name, vec![arguments], configuration));
+                        report(Event::SetUp(server.name, vec![arguments], configuration));
                     }
                     taking.push(Contestant::new(server.name, running, check));
                 }
-                Err(reason) => tell(Event::Skipped(server.name, reason)),
+                Err(reason) => report(Event::Skipped(server.name, reason)),
             }
         }
         if work.hit_percent > 0 {
-            taking.push(self.limit("echo", port + 1, question::is_echo, |socket, _, stop| {
-                let longer = |question| question + question::ANSWER_ADDS_BYTES;
+            taking.push(self.limit("echo", port + 1, query::is_echo, |socket, _, stop| {
+                let longer = |query| query + query::ANSWER_ADDS_BYTES;
                 echo(socket, BATCH, longer, stop).map(drop)
             })?);
         }
@@ -165,7 +167,7 @@ impl Contest<'_> {
             taking.push(self.limit(
                 "relay",
                 port + 2,
-                question::is_answer,
+                query::is_answer,
                 |socket, upstream, stop| relay(socket, upstream, BATCH, stop).map(drop),
             )?);
         }
@@ -211,13 +213,13 @@ impl Contest<'_> {
     }
 
     /// One round of one contestant, as fast as answers come.
-    fn ask(&self, work: &Work, contestant: &mut Contestant, counts: bool) -> Result<(), Error> {
+    fn query(&self, work: &Work, contestant: &mut Contestant, counts: bool) -> Result<(), Error> {
         let target = contestant.target(None);
         self.testbed.mixed(work, &target, self.plan.measured / 4)?;
         let ran = contestant.running.ran_ns().unwrap_or(0);
-        let asked = self.testbed.upstream.questions();
+        let upstream_queries = self.testbed.upstream.queries();
         let (load, misses) = self.testbed.mixed(work, &target, self.plan.measured)?;
-        let asked = self.testbed.upstream.questions() - asked;
+        let upstream_queries = self.testbed.upstream.queries() - upstream_queries;
         let ran_s = (contestant.running.ran_ns().unwrap_or(0).saturating_sub(ran)) as f64 / 1e9;
         let figures = &mut contestant.entry.figures;
         figures.wrong += load.wrong;
@@ -228,8 +230,8 @@ impl Contest<'_> {
             figures
                 .busy
                 .push(ran_s / load.seconds.max(1e-9) / self.testbed.cores.server.len() as f64);
-            let per = if misses > 0 { misses } else { load.asked };
-            figures.upstream.push(asked as f64 / per.max(1) as f64);
+            let per = if misses > 0 { misses } else { load.sent };
+            figures.upstream.push(upstream_queries as f64 / per.max(1) as f64);
         }
         Ok(())
     }

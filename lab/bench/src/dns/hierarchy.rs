@@ -10,7 +10,7 @@
 //! 127.53.3.1          any           answers, for the relay that is the limit
 //! ```
 //!
-//! A name is a domain's, with labels in front or without; see [`super::question`]. Referrals bring addresses
+//! A name is a domain's, with labels in front or without; see [`super::query`]. Referrals bring addresses
 //! with them, so a name of a domain that a resolver has not met costs two questions, and another one of it one.
 //!
 //! With a signer all zones are signed, and questions that ask for signatures (DO) get them: see [`super::signed`]. The
@@ -18,7 +18,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::question::{address, domain_start, name_hash};
+use super::query::{address, domain_start, name_hash};
 use super::signed::{self, DNSKEY, DS, NSEC, RRSIG, SOA, Signer};
 use super::stub::{Reply, Section, StubOptions};
 
@@ -98,13 +98,13 @@ pub(super) fn answer(
         Role::Root => {
             let root = zone(name.len() - 1);
             if name == [0] {
-                root.tell(reply, None, REFERRAL_TTL_S);
+                root.respond(reply, None, REFERRAL_TTL_S);
                 if kind == TYPE_NS_CLASS_IN {
                     let address = ROOT.octets();
                     reply.address(Section::Additional, ROOT_SERVER, REFERRAL_TTL_S, address);
                 }
             } else if &name[top_start..] == b"\x04root\0" {
-                root.tell(reply, Some(ROOT.octets()), REFERRAL_TTL_S);
+                root.respond(reply, Some(ROOT.octets()), REFERRAL_TTL_S);
             } else {
                 root.refer(reply, top_start, [1, 2].map(|server| [127, 53, 1, server]));
             }
@@ -119,7 +119,7 @@ pub(super) fn answer(
                 // A name of the top level itself: one of its servers', or its own.
                 (own, _) => {
                     let address = own.map(|server| [127, 53, 1, server as u8 + 1]);
-                    top.tell(reply, address, REFERRAL_TTL_S);
+                    top.respond(reply, address, REFERRAL_TTL_S);
                 }
             }
         }
@@ -135,14 +135,14 @@ pub(super) fn answer(
                         Some(server) => [127, 53, 2, pair(domain.apex())[server]],
                         None => address(name_hash(name)),
                     };
-                    domain.tell(reply, Some(address), options.ttl_s);
+                    domain.respond(reply, Some(address), options.ttl_s);
                 }
                 None => reply.room[3] |= REFUSED,
             }
         }
         Role::Any => {
             let unsigned = Zone { signer: None, ..zone(name.len() - 1) };
-            unsigned.tell(reply, Some(address(name_hash(name))), options.ttl_s);
+            unsigned.respond(reply, Some(address(name_hash(name))), options.ttl_s);
         }
     }
 }
@@ -193,9 +193,9 @@ impl Zone<'_> {
         }
     }
 
-    /// Says what it has at the question's name, which is its own: an address, and what belongs to a zone; or proves
+    /// Writes what it has at the query's name, which is its own: an address, and what belongs to a zone; or proves
     /// that it has nothing of that type. Unsigned, only the root has more than addresses.
-    fn tell(&self, reply: &mut Reply<'_>, address: Option<[u8; 4]>, ttl_s: u32) {
+    fn respond(&self, reply: &mut Reply<'_>, address: Option<[u8; 4]>, ttl_s: u32) {
         reply.room[2] |= AUTHORITATIVE;
         let soa = || signed::soa(&[SERVERS[0], self.apex()].concat(), ttl_s);
         let is_apex = self.start == 0;
@@ -273,10 +273,10 @@ mod tests {
     use super::*;
     use crate::dns::contest::run;
     use crate::dns::plan::{Error, Event, Plan, Work};
-    use crate::dns::question::{self, TYPE_A_CLASS_IN};
+    use crate::dns::query::{self, TYPE_A_CLASS_IN};
     use crate::dns::server::Server;
     use crate::dns::stub;
-    use crate::net::load::Question;
+    use crate::net::load::Query;
     use std::path::Path;
     use std::sync::Arc;
     use std::time::Duration;
@@ -337,34 +337,33 @@ mod tests {
     fn referrals_lead_to_the_answer() {
         let lame = StubOptions { lame: 1.0, ..StubOptions::default() };
         let mut room = [0; 1500];
-        let mut ask = |question: &[u8], server: [u8; 4]| {
-            let (length, _) =
-                stub::answer(question, Some(server.into()), &lame, &mut room).unwrap();
+        let mut response = |query: &[u8], server: [u8; 4]| {
+            let (length, _) = stub::answer(query, Some(server.into()), &lame, &mut room).unwrap();
             room[..length].to_vec()
         };
         let last = |message: &[u8]| *message.last_chunk::<4>().unwrap();
         for number in 0..1000 {
-            let mut question = [0; 100];
-            let Question { length, tag } = question::write(9, number, false, &mut question);
-            let question = &question[..length];
-            let referral = ask(question, ROOT.octets());
+            let mut query = [0; 100];
+            let Query { length, tag } = query::write(9, number, false, &mut query);
+            let query = &query[..length];
+            let referral = response(query, ROOT.octets());
             assert_eq!(last(&referral), [127, 53, 1, 2]);
             assert_eq!(referral[6..NAME_AT], [0, 0, 0, 2, 0, 2]);
-            let [127, 53, 2, second] = last(&ask(question, [127, 53, 1, 2])) else { panic!() };
-            assert!(question::is_answer(tag, &ask(question, [127, 53, 2, second])));
-            assert!(question::is_answer(tag, &ask(question, ANY.octets())));
+            let [127, 53, 2, second] = last(&response(query, [127, 53, 1, 2])) else { panic!() };
+            assert!(query::is_answer(tag, &response(query, [127, 53, 2, second])));
+            assert!(query::is_answer(tag, &response(query, ANY.octets())));
             for stranger in [second - 1, second ^ 8] {
-                let refusal = ask(question, [127, 53, 2, stranger]);
-                assert_eq!((refusal[3] & 15, refusal.len()), (REFUSED, question.len()));
+                let refusal = response(query, [127, 53, 2, stranger]);
+                assert_eq!((refusal[3] & 15, refusal.len()), (REFUSED, query.len()));
             }
         }
 
         let own = |name: &[u8]| [b"\0\x01\0\0\0\x01\0\0\0\0\0\0", name, &TYPE_A_CLASS_IN].concat();
-        assert_eq!(last(&ask(&own(b"\x03ns2\x03com\0"), [127, 53, 1, 1])), [127, 53, 1, 2]);
-        let [127, 53, 2, second] = last(&ask(&own(b"\x01a\x03com\0"), [127, 53, 1, 1])) else {
+        assert_eq!(last(&response(&own(b"\x03ns2\x03com\0"), [127, 53, 1, 1])), [127, 53, 1, 2]);
+        let [127, 53, 2, second] = last(&response(&own(b"\x01a\x03com\0"), [127, 53, 1, 1])) else {
             panic!()
         };
-        let answer = ask(&own(b"\x03ns1\x01a\x03com\0"), [127, 53, 2, second]);
+        let answer = response(&own(b"\x03ns1\x01a\x03com\0"), [127, 53, 2, second]);
         assert_eq!(last(&answer), [127, 53, 2, second - 1]);
     }
 

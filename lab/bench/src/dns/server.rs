@@ -261,7 +261,7 @@ mod tests {
 
     /// Every server is configured where to listen, whom to query or where the root is, and how many threads to have.
     #[test]
-    fn configurations_say_what_they_must() {
+    fn configurations_are_complete() {
         let setup = Setup {
             listen: "127.0.0.1:5301".parse().unwrap(),
             upstream: Some("127.0.0.1:5300".parse().unwrap()),
@@ -294,7 +294,7 @@ mod tests {
 
     /// An unknown server, and a program that is not there, are errors with the reason.
     #[test]
-    fn what_is_not_here_is_said() {
+    fn what_is_missing_is_reported() {
         let own = Path::new("/nonexistent/larder");
         assert!(Server::find("knot", own).unwrap_err().contains("'knot'"));
         assert!(Server::find(LARDER, own).unwrap_err().contains("cargo build"));

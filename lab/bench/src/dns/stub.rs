@@ -1,7 +1,7 @@
 //! An upstream that knows every address at once: one thread, batches in and out.
 //!
 //! Any question for an address is answered with the one that follows from the name (see
-//! [`super::question`]); anything else, which servers ask for reasons of their own, with an empty answer. So
+//! [`super::query`]); anything else, which servers ask for reasons of their own, with an empty answer. So
 //! what is measured is the server that asks. Answers may come late by a fixed time, or not at all at random.
 //! Bound to all addresses, it is also root, top level and domains' servers at the addresses of
 //! [`super::hierarchy`].
@@ -19,7 +19,7 @@ use larder_io::epoll::{Events, Interest, Poller};
 use larder_io::udp::{RecvBatch, Route, SendBatch, UdpSocket};
 
 use super::hierarchy::{self, Role};
-use super::question::{HEADER_BYTES, OPT, TYPE_A_CLASS_IN, address, name_end, name_hash};
+use super::query::{HEADER_BYTES, OPT, TYPE_A_CLASS_IN, address, name_end, name_hash};
 use super::signed::{NAME_BYTES_MAX, Signer};
 use crate::data::mix;
 use crate::net::MESSAGE_BYTES_MAX;
@@ -54,11 +54,11 @@ impl Default for StubOptions {
     }
 }
 
-/// What the upstream was asked. Read while it runs.
+/// The queries that the upstream received. Read while it runs.
 #[derive(Debug, Default)]
 pub struct StubCounts {
-    /// Questions for addresses, also those that got no answer.
-    pub questions: AtomicU64,
+    /// Queries for addresses, also those that got no answer.
+    pub queries: AtomicU64,
     /// Anything else.
     pub others: AtomicU64,
 }
@@ -79,7 +79,7 @@ pub fn stub(
     let mut draws = 0u64;
     while !stop.load(Ordering::Relaxed) {
         let received = incoming.recv(socket)?;
-        let (mut questions, mut others) = (0, 0);
+        let (mut queries, mut others) = (0, 0);
         for message in incoming.messages() {
             let Some(slot) = outgoing.slot() else { break };
             let local = message.route.local.map(|local| local.address);
@@ -87,7 +87,7 @@ pub fn stub(
                 others += 1;
                 continue;
             };
-            questions += u64::from(is_address);
+            queries += u64::from(is_address);
             others += u64::from(!is_address);
             draws += 1;
             if mix(draws) >> 32 < lost_below {
@@ -101,7 +101,7 @@ pub fn stub(
             }
         }
         if received > 0 {
-            counts.questions.fetch_add(questions, Ordering::Relaxed);
+            counts.queries.fetch_add(queries, Ordering::Relaxed);
             counts.others.fetch_add(others, Ordering::Relaxed);
         }
         let now = delayed.front().map(|_| Instant::now());
@@ -229,12 +229,12 @@ impl Reply<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dns::question;
+    use crate::dns::query;
     use crate::net::load::{Load, LoadOptions, load};
     use larder_io::udp::UdpOptions;
 
-    /// Asks a stub `count` questions; what came of it, and how many the stub counted.
-    fn asked(options: &StubOptions, count: u64, lost_after: Duration) -> (Load, u64) {
+    /// Sends a stub `count` queries; what came of it, and how many the stub counted.
+    fn load_stub(options: &StubOptions, count: u64, lost_after: Duration) -> (Load, u64) {
         let socket =
             UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
         let address = socket.local_address().unwrap();
@@ -249,22 +249,22 @@ mod tests {
                 ..LoadOptions::new(address)
             };
             let mut number = 0;
-            let ask = |id, room: &mut [u8]| {
+            let write_query = |id, room: &mut [u8]| {
                 number += 1;
-                (number <= count).then(|| question::write(id, number, false, room))
+                (number <= count).then(|| query::write(id, number, false, room))
             };
-            let load = load(&options, ask, question::is_answer).unwrap();
+            let load = load(&options, write_query, query::is_answer).unwrap();
             stop.store(true, Ordering::Relaxed);
             stub.join().unwrap();
             load
         });
-        (load, counts.questions.load(Ordering::Relaxed))
+        (load, counts.queries.load(Ordering::Relaxed))
     }
 
     /// Every answer is right, and each question is counted.
     #[test]
     fn it_knows_every_address() {
-        let (load, counted) = asked(&StubOptions::default(), 500, Duration::from_secs(20));
+        let (load, counted) = load_stub(&StubOptions::default(), 500, Duration::from_secs(20));
         assert_eq!((load.answers, load.wrong, load.lost, counted), (500, 0, 0, 500));
     }
 
@@ -273,7 +273,7 @@ mod tests {
     fn it_delays_and_loses() {
         let delay = Duration::from_millis(5);
         let options = StubOptions { delay, loss: 0.5, ..StubOptions::default() };
-        let (load, counted) = asked(&options, 100, Duration::from_millis(500));
+        let (load, counted) = load_stub(&options, 100, Duration::from_millis(500));
         assert_eq!((load.wrong, counted, load.answers + load.lost), (0, 100, 100));
         assert!((20..=80).contains(&load.lost), "{}", load.lost);
         assert!(load.latency.percentile(0.0) >= 5_000_000);
@@ -284,29 +284,29 @@ mod tests {
     #[test]
     fn it_is_a_server() {
         let (options, mut room) = (StubOptions::default(), [0; MESSAGE_BYTES_MAX]);
-        let mut asked = [0; 200];
-        let length = question::write(7, 1, false, &mut asked).length;
-        let tag = question::write(7, 1, false, &mut asked).tag;
-        let (end, is_address) = answer(&asked[..length], None, &options, &mut room).unwrap();
-        assert!(is_address && question::is_answer(tag, &room[..end]));
-        assert_eq!(end, length + question::ANSWER_ADDS_BYTES);
+        let mut query = [0; 200];
+        let length = query::write(7, 1, false, &mut query).length;
+        let tag = query::write(7, 1, false, &mut query).tag;
+        let (end, is_address) = answer(&query[..length], None, &options, &mut room).unwrap();
+        assert!(is_address && query::is_answer(tag, &room[..end]));
+        assert_eq!(end, length + query::ANSWER_ADDS_BYTES);
         let right = room[end - 4..end].to_vec();
         for cut in 0..length {
-            assert_eq!(answer(&asked[..cut], None, &options, &mut room), None);
+            assert_eq!(answer(&query[..cut], None, &options, &mut room), None);
         }
 
-        asked[HEADER_BYTES..length - 4].make_ascii_uppercase();
-        asked[11] = 1;
-        asked[length..length + OPT.len()].copy_from_slice(&OPT);
-        let (end, _) = answer(&asked[..length + OPT.len()], None, &options, &mut room).unwrap();
-        assert_eq!(end, length + question::ANSWER_ADDS_BYTES + OPT.len());
+        query[HEADER_BYTES..length - 4].make_ascii_uppercase();
+        query[11] = 1;
+        query[length..length + OPT.len()].copy_from_slice(&OPT);
+        let (end, _) = answer(&query[..length + OPT.len()], None, &options, &mut room).unwrap();
+        assert_eq!(end, length + query::ANSWER_ADDS_BYTES + OPT.len());
         assert_eq!(room[length + 12..length + 16], right);
-        assert_eq!(room[HEADER_BYTES..length], asked[HEADER_BYTES..length]);
+        assert_eq!(room[HEADER_BYTES..length], query[HEADER_BYTES..length]);
 
-        asked[length - 3] = 28;
-        let (end, is_address) = answer(&asked[..length], None, &options, &mut room).unwrap();
+        query[length - 3] = 28;
+        let (end, is_address) = answer(&query[..length], None, &options, &mut room).unwrap();
         assert!(!is_address && end == length + OPT.len() && room[6..8] == [0, 0]);
-        asked[2] |= 0x80;
-        assert_eq!(answer(&asked[..length], None, &options, &mut room), None);
+        query[2] |= 0x80;
+        assert_eq!(answer(&query[..length], None, &options, &mut room), None);
     }
 }

@@ -13,10 +13,10 @@ use larder_io::udp::{Sharing, UdpOptions, UdpSocket};
 
 use super::hierarchy::ANY;
 use super::plan::{Error, Plan, Work};
-use super::question::{self, AUTHENTIC, FRESH_FROM, Mix};
+use super::query::{self, AUTHENTIC, FRESH_FROM, Mix};
 use super::stub::{StubCounts, StubOptions, stub};
 use crate::net::host::{Cores, Folder, at_port};
-use crate::net::load::{Load, LoadOptions, Question, load};
+use crate::net::load::{Load, LoadOptions, Query, load};
 use crate::net::{MESSAGE_BYTES_MAX, SOCKET_BUFFER_BYTES};
 use crate::servers::{Background, on_cores};
 
@@ -89,11 +89,11 @@ impl<'a> Testbed<'a> {
     /// Asks every hot name once.
     pub fn each(&self, work: &Work, target: &Target, longest: Duration) -> Result<Load, Error> {
         let next = AtomicU64::new(0);
-        let ask = || {
+        let next_number = || {
             let number = next.fetch_add(1, Ordering::Relaxed);
             (number < u64::from(work.hot)).then_some(number)
         };
-        self.load(target, longest, |_| ask)
+        self.load(target, longest, |_| next_number)
     }
 
     /// Asks a work's mix for a while: what came of it, and how many questions were for names that nobody had
@@ -142,13 +142,13 @@ impl<'a> Testbed<'a> {
         let body = |_, core: usize| {
             let seed = self.fresh.load(Ordering::Relaxed) ^ (core as u64) << 48;
             let mut numbers = numbers(seed);
-            let ask = |id, room: &mut [u8]| {
+            let write_query = |id, room: &mut [u8]| {
                 let number = numbers().filter(|_| !stop.load(Ordering::Relaxed))?;
-                let question = question::write(id, number, edns, room);
+                let query = query::write(id, number, edns, room);
                 room[3] |= flags;
-                Some(question)
+                Some(query)
             };
-            load(&options, ask, check)
+            load(&options, write_query, check)
         };
         let (loads, ()) = on_cores(&self.cores.load, body, || ())?;
         let mut loads = loads.into_iter();
@@ -179,26 +179,26 @@ impl Upstream {
         Ok(Upstream { address, counts, _thread: Background::start("upstream", core, body)? })
     }
 
-    /// Questions for addresses that it got.
-    pub fn questions(&self) -> u64 {
+    /// Queries for addresses that it received.
+    pub fn queries(&self) -> u64 {
         // Who finds his way asks for servers too, and for signatures: all of it is work.
-        let StubCounts { questions, others } = &*self.counts;
-        questions.load(Ordering::Relaxed) + others.load(Ordering::Relaxed)
+        let StubCounts { queries, others } = &*self.counts;
+        queries.load(Ordering::Relaxed) + others.load(Ordering::Relaxed)
     }
 }
 
 /// Asks for a name over UDP and tells whether it is answered rightly; the error says what came instead.
-pub fn ask_once(address: SocketAddr, number: u64) -> Result<(), String> {
+pub fn query_once(address: SocketAddr, number: u64) -> Result<(), String> {
     let words = |error: io::Error| error.to_string();
     let socket = std::net::UdpSocket::bind(at_port(0)).map_err(words)?;
     socket.connect(address).map_err(words)?;
     socket.set_read_timeout(Some(ANSWER_MAX)).map_err(words)?;
     let mut room = [0; MESSAGE_BYTES_MAX];
-    let Question { length, tag } = question::write(1, number, false, &mut room);
+    let Query { length, tag } = query::write(1, number, false, &mut room);
     // Refused until the server listens.
     let got = socket.send(&room[..length]).and_then(|_| socket.recv(&mut room));
     match got {
-        Ok(length) if question::is_answer(tag, &room[..length]) => Ok(()),
+        Ok(length) if query::is_answer(tag, &room[..length]) => Ok(()),
         Ok(length) => {
             let code = if length > 3 { room[3] & 15 } else { 0 };
             Err(format!("a wrong answer of {length} bytes with RCODE {code}"))

@@ -33,13 +33,13 @@ pub struct Crowd {
 struct Client {
     stream: TcpStream,
     exchange: Exchange,
-    asked_at: Instant,
+    sent_at: Instant,
     has_begun: bool,
 }
 
 /// Asks from the calling thread; `ready` is called when all connections are open. Clients without a whole answer after
 /// `longest` have failed.
-pub fn ask(
+pub fn request_all(
     target: &Target,
     clients: usize,
     longest: Duration,
@@ -55,14 +55,14 @@ pub fn ask(
         exchange.begin();
         let stream = target.connect()?;
         poller.add(&stream, token as u64, Interest::READ)?;
-        let asked_at = Instant::now();
-        waiting.push(Some(Client { stream, exchange, asked_at, has_begun: false }));
+        let sent_at = Instant::now();
+        waiting.push(Some(Client { stream, exchange, sent_at, has_begun: false }));
     }
     ready();
     let time = ThreadTime::start();
     let begun = Instant::now();
     for client in waiting.iter_mut().flatten() {
-        client.asked_at = Instant::now();
+        client.sent_at = Instant::now();
         // One that is gone is found out when it is read.
         let _ = client.stream.write_all(&request);
     }
@@ -82,7 +82,7 @@ pub fn ask(
                         continue;
                     }
                     crowd.load.responses += 1;
-                    crowd.last.push(client.asked_at.elapsed());
+                    crowd.last.push(client.sent_at.elapsed());
                 }
                 Err(fault) => crowd.load.fault(&fault),
             }
@@ -108,20 +108,20 @@ mod tests {
     #[test]
     fn a_crowd_is_served() {
         let mut origin = Origin::default();
-        let asked = origin.asked.clone();
+        let requests = origin.requests.clone();
         while_serving(&mut origin, |address| {
             let resource = Resource::of_path("/slow/300000/1/60").unwrap();
             let target = Target::of(address, resource);
             let longest = Duration::from_secs(60);
-            let ready = || assert_eq!(asked.all(), 0);
-            let crowd = ask(&target, 12, longest, &AtomicBool::new(false), ready).unwrap();
+            let ready = || assert_eq!(requests.all(), 0);
+            let crowd = request_all(&target, 12, longest, &AtomicBool::new(false), ready).unwrap();
             assert_eq!((crowd.first.len(), crowd.last.len()), (12, 12));
             assert_eq!((crowd.load.bytes, crowd.load.wrong, crowd.load.failed), (3_600_000, 0, 0));
-            assert_eq!(asked.of(&target.path).count, 12);
+            assert_eq!(requests.of(&target.path).count, 12);
             // Five steps: the last is sent after four of them.
             assert!(crowd.last[0] >= Duration::from_millis(40));
             let target = Target { path: "/nothing".to_owned(), ..target };
-            let crowd = ask(&target, 3, longest, &AtomicBool::new(false), || {}).unwrap();
+            let crowd = request_all(&target, 3, longest, &AtomicBool::new(false), || {}).unwrap();
             assert_eq!((crowd.load.wrong, crowd.last.len()), (3, 0));
         });
     }

@@ -149,8 +149,9 @@ mod tests {
             let resource = Resource::of_path(path).unwrap();
             for &means in Means::of_bytes(resource.bytes) {
                 while_serving(&mut Ceiling::new(means, resource).unwrap(), |address| {
-                    let asked = Target::of(address, resource).ask_once(Duration::from_secs(60));
-                    assert_eq!(asked, Ok(()), "{path} {means:?}");
+                    let result =
+                        Target::of(address, resource).request_once(Duration::from_secs(60));
+                    assert_eq!(result, Ok(()), "{path} {means:?}");
                 });
             }
         }

@@ -49,7 +49,7 @@ pub fn run(
     works: &[Work],
     plan: &Plan,
     stop: &Arc<AtomicBool>,
-    tell: impl FnMut(Event) + Send,
+    report: impl FnMut(Event) + Send,
 ) -> Result<(), Error> {
     let begin = || {
         let had = CONGESTION_CONTROLS.iter().find(|it| set_congestion_control(it).is_ok());
@@ -58,7 +58,9 @@ pub fn run(
         let machine = format!("{}; congestion control {control}", testbed.machine());
         Ok((Contest { servers, plan, stop, testbed, number: 0 }, machine))
     };
-    crate::servers::run(works, stop, tell, begin, |contest, work, tell| contest.measure(work, tell))
+    crate::servers::run(works, stop, report, begin, |contest, work, report| {
+        contest.measure(work, report)
+    })
 }
 
 /// A run.
@@ -90,9 +92,9 @@ impl Contest<'_> {
     fn measure(
         &mut self,
         work: &Work,
-        tell: &mut impl FnMut(Event),
+        report: &mut impl FnMut(Event),
     ) -> Result<Option<Measured>, Error> {
-        let mut taking = self.start(work, tell)?;
+        let mut taking = self.start(work, report)?;
         // What is asked once has nothing to warm up.
         let first = usize::from(work.kind == Kind::Busy);
         for round in first..=self.plan.rounds {
@@ -100,10 +102,10 @@ impl Contest<'_> {
                 let contestant = (turn + round) % taking.len();
                 let contestant = &mut taking[contestant];
                 let name = contestant.entry.name;
-                tell(Event::Progress(format!("{}: round {round}, {name}", work.name())));
+                report(Event::Progress(format!("{}: round {round}, {name}", work.name())));
                 match work.kind {
                     Kind::Busy => self.crowd(work, contestant)?,
-                    _ => self.ask(contestant, round > 0)?,
+                    _ => self.request(contestant, round > 0)?,
                 }
                 if self.testbed.is_stopped() {
                     return Ok(None);
@@ -113,7 +115,7 @@ impl Contest<'_> {
         if self.plan.strace && work.kind != Kind::Busy {
             for contestant in taking.iter_mut().filter(|contestant| !contestant.entry.is_limit) {
                 let name = contestant.entry.name;
-                tell(Event::Progress(format!("{}: system calls, {name}", work.name())));
+                report(Event::Progress(format!("{}: system calls, {name}", work.name())));
                 self.count_calls(contestant)?;
             }
         }
@@ -129,7 +131,7 @@ impl Contest<'_> {
     fn start(
         &mut self,
         work: &Work,
-        tell: &mut impl FnMut(Event),
+        report: &mut impl FnMut(Event),
     ) -> Result<Vec<Contestant>, Error> {
         let mut taking = Vec::new();
         let mut port = PORTS_FROM;
@@ -146,26 +148,26 @@ impl Contest<'_> {
                 folder: &self.testbed.folder.0,
             };
             let launch = server.launch(&setup);
-            tell(Event::Progress(format!("{}: {} starts", work.name(), server.name)));
+            report(Event::Progress(format!("{}: {} starts", work.name(), server.name)));
             run_on(&self.testbed.cores.server)?;
             let started = server.start(&setup);
             run_on(&self.testbed.cores.load)?;
             let started = started.and_then(|mut running| {
                 let probe = Resource { way: Way::Size, bytes: 1, number: 0, takes_ms: 0 };
-                let ask = |address| Target::of(address, probe).ask_once(ANSWER_MAX);
-                running.wait_until(self.stop, ask)?;
+                let request = |address| Target::of(address, probe).request_once(ANSWER_MAX);
+                running.wait_until(self.stop, request)?;
                 if let Some(fill) = &launch.fill {
-                    fill.ask_once(FILL_MAX).map_err(|reason| format!("filling: {reason}"))?;
+                    fill.request_once(FILL_MAX).map_err(|reason| format!("filling: {reason}"))?;
                 }
                 Ok(running)
             });
             match started {
                 Ok(running) => {
                     let target = launch.target.clone();
-                    tell(Event::SetUp(server.name, launch.processes, launch.configuration));
+                    report(Event::SetUp(server.name, launch.processes, launch.configuration));
                     taking.push(Contestant::new(server.name, running, target, false));
                 }
-                Err(reason) => tell(Event::Skipped(server.name, reason)),
+                Err(reason) => report(Event::Skipped(server.name, reason)),
             }
         }
         if work.kind == Kind::Hits {
@@ -193,15 +195,17 @@ impl Contest<'_> {
     }
 
     /// One round of one contestant.
-    fn ask(&self, contestant: &mut Contestant, counts: bool) -> Result<(), Error> {
-        let asked = self.testbed.origin.asked.all();
+    fn request(&self, contestant: &mut Contestant, counts: bool) -> Result<(), Error> {
+        let before = self.testbed.origin.requests.all();
         let compared = if counts { COMPARED_BYTES_LATER } else { COMPARED_BYTES };
         let Contestant { running, target, .. } = &*contestant;
         let (load, span) = self.testbed.counted(running, target, compared)?;
         contestant.note(&load, &span.used);
         if counts {
             let figures = &mut contestant.entry.figures;
-            figures.fetches.push((self.testbed.origin.asked.all().saturating_sub(asked)) as f64);
+            figures
+                .fetches
+                .push((self.testbed.origin.requests.all().saturating_sub(before)) as f64);
             figures.p50_us.push(load.latency.percentile(0.5) as f64 / 1e3);
             figures.p99_us.push(load.latency.percentile(0.99) as f64 / 1e3);
             let bytes = contestant.target.resource.bytes;
@@ -217,7 +221,7 @@ impl Contest<'_> {
         let (mut crowd, span) = self.testbed.crowd(&contestant.running, &target)?;
         contestant.note(&crowd.load, &span.used);
         let figures = &mut contestant.entry.figures;
-        let fetches = self.testbed.origin.asked.of(&target.path);
+        let fetches = self.testbed.origin.requests.of(&target.path);
         figures.fetches.push(fetches.count as f64);
         crowd.first.sort();
         if let (Some(first_at), Some(most)) = (fetches.first_at, crowd.first.last()) {
@@ -237,7 +241,7 @@ impl Contest<'_> {
         let Some(counting) = Counting::begin(&contestant.running, &self.testbed.folder.0) else {
             return Ok(());
         };
-        let load = self.testbed.asked_for(&contestant.target, CALLS_FOR)?;
+        let load = self.testbed.uncounted(&contestant.target, CALLS_FOR)?;
         // Parts of them too: a long one takes a traced server longer than this.
         let requests = load.all_bytes as f64 / contestant.target.resource.bytes.max(1) as f64;
         contestant.entry.figures.calls = counting.end(requests);

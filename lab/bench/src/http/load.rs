@@ -61,8 +61,8 @@ impl Target {
         format!("GET {path} HTTP/1.1\r\nHost: bench\r\n{fields}\r\n").into_bytes()
     }
 
-    /// Asks once and takes the whole answer, compared byte by byte; the error states what came instead.
-    pub fn ask_once(&self, longest: Duration) -> Result<(), String> {
+    /// Requests it once and takes the whole answer, compared byte by byte; the error states what came instead.
+    pub fn request_once(&self, longest: Duration) -> Result<(), String> {
         let words = |error: io::Error| error.to_string();
         let mut stream = TcpStream::connect_timeout(&self.address, CONNECT_MAX).map_err(words)?;
         stream.set_read_timeout(Some(longest)).map_err(words)?;
@@ -179,10 +179,10 @@ impl Load {
     }
 }
 
-struct Asker {
+struct Client {
     stream: TcpStream,
     exchange: Exchange,
-    asked_at: Instant,
+    sent_at: Instant,
 }
 
 /// Asks from the calling thread, on `connections` connections, until the pace ends.
@@ -192,14 +192,14 @@ pub fn load(target: &Target, connections: usize, pace: &Pace) -> io::Result<Load
     let most = pace.compared_bytes / target.resource.bytes.max(1);
     let checked = connections.min(usize::try_from(most).unwrap_or(usize::MAX));
     pace.unchecked.fetch_add(checked, Ordering::Release);
-    let mut askers = Vec::with_capacity(connections);
+    let mut clients = Vec::with_capacity(connections);
     for token in 0..connections {
         let mut exchange = Exchange::new(target.resource.body(), target.resource.bytes);
         exchange.checks = token < checked;
-        let mut asker = Asker { stream: target.connect()?, exchange, asked_at: Instant::now() };
-        asker.ask(&request)?;
-        poller.add(&asker.stream, token as u64, Interest::READ)?;
-        askers.push(asker);
+        let mut client = Client { stream: target.connect()?, exchange, sent_at: Instant::now() };
+        client.send(&request)?;
+        poller.add(&client.stream, token as u64, Interest::READ)?;
+        clients.push(client);
     }
     pace.unopened.fetch_sub(1, Ordering::Release);
     let mut found = Load::default();
@@ -211,8 +211,8 @@ pub fn load(target: &Target, connections: usize, pace: &Pace) -> io::Result<Load
         }
         poller.wait(&mut events, Some(WAIT_MS))?;
         for event in events.iter() {
-            let Some(asker) = askers.get_mut(event.token as usize) else { continue };
-            let (took, fault) = match asker.exchange.receive(&asker.stream, &mut room) {
+            let Some(client) = clients.get_mut(event.token as usize) else { continue };
+            let (took, fault) = match client.exchange.receive(&client.stream, &mut room) {
                 Ok(took) => (took, None),
                 Err(fault) => (Default::default(), Some(fault)),
             };
@@ -232,17 +232,17 @@ pub fn load(target: &Target, connections: usize, pace: &Pace) -> io::Result<Load
                 faults_in_a_row = 0;
                 if counts {
                     found.responses += 1;
-                    found.latency.add(asker.asked_at.elapsed().as_nanos() as u64);
+                    found.latency.add(client.sent_at.elapsed().as_nanos() as u64);
                 }
-                if std::mem::take(&mut asker.exchange.checks) {
+                if std::mem::take(&mut client.exchange.checks) {
                     pace.unchecked.fetch_sub(1, Ordering::Release);
                 }
             }
-            let goes_on = took.is_done && !asker.exchange.closes && asker.ask(&request).is_ok();
+            let goes_on = took.is_done && !client.exchange.closes && client.send(&request).is_ok();
             if has_failed || (took.is_done && !goes_on) {
-                let opened = asker.open(target, &request);
+                let opened = client.open(target, &request);
                 let added =
-                    opened.and_then(|()| poller.add(&asker.stream, event.token, Interest::READ));
+                    opened.and_then(|()| poller.add(&client.stream, event.token, Interest::READ));
                 if let Err(error) = added {
                     // The server is gone.
                     found.fault(&Fault::Closed(error));
@@ -256,18 +256,18 @@ pub fn load(target: &Target, connections: usize, pace: &Pace) -> io::Result<Load
     Ok(found)
 }
 
-impl Asker {
+impl Client {
     /// Sends the request; it is short, and there is room.
-    fn ask(&mut self, request: &[u8]) -> io::Result<()> {
+    fn send(&mut self, request: &[u8]) -> io::Result<()> {
         self.exchange.begin();
-        self.asked_at = Instant::now();
+        self.sent_at = Instant::now();
         self.stream.write_all(request)
     }
 
     /// Begins again on another connection.
     fn open(&mut self, target: &Target, request: &[u8]) -> io::Result<()> {
         self.stream = target.connect()?;
-        self.ask(request)
+        self.send(request)
     }
 }
 
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn the_origin_is_loaded() {
         let mut origin = Origin::default();
-        let asked = origin.asked.clone();
+        let requests = origin.requests.clone();
         while_serving(&mut origin, |address| {
             for path in ["/size/100", "/size/2000000", "/nothing"] {
                 let resource = Resource::of_path(path);
@@ -296,9 +296,9 @@ mod tests {
                     while resource.is_some() && !pace.is_checked() {
                         std::thread::yield_now();
                     }
-                    let before = asked.of(path).count;
+                    let before = requests.of(path).count;
                     pace.count();
-                    while resource.is_some() && asked.of(path).count < before + 20 {
+                    while resource.is_some() && requests.of(path).count < before + 20 {
                         std::thread::yield_now();
                     }
                     if resource.is_some() {

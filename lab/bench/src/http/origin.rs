@@ -17,9 +17,9 @@ const PATHS_MAX: usize = 4096;
 /// Bytes of a step of what is slow.
 const STEP_BYTES: u64 = 64 << 10;
 
-/// What it was asked for.
+/// The requests that it received, by path.
 #[derive(Debug, Clone, Default)]
-pub struct Asked(Arc<Mutex<HashMap<String, Fetches>>>);
+pub struct Requests(Arc<Mutex<HashMap<String, Fetches>>>);
 
 /// Requests for one path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Fetches {
     pub first_at: Option<Instant>,
 }
 
-impl Asked {
+impl Requests {
     /// How often, and since when.
     pub fn of(&self, path: &str) -> Fetches {
         let paths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,8 +55,8 @@ impl Asked {
 /// Answers requests.
 #[derive(Debug, Default)]
 pub struct Origin {
-    /// What was asked.
-    pub asked: Asked,
+    /// The requests that it received.
+    pub requests: Requests,
 }
 
 /// An answer under way.
@@ -105,7 +105,7 @@ impl Respond for Origin {
                 (head, Resource { way: Way::Size, bytes: 0, number: 0, takes_ms: 0 }.body(), 0, 0)
             }
         };
-        self.asked.change(&path, |fetches| fetches.count += 1);
+        self.requests.change(&path, |fetches| fetches.count += 1);
         let (begun, takes) = (Instant::now(), Duration::from_millis(takes_ms));
         Some(Answer { path, head, body, bytes, sent: 0, begun, takes })
     }
@@ -132,7 +132,7 @@ impl Respond for Origin {
             if answer.sent <= head_bytes && answer.sent + sent > head_bytes {
                 let note =
                     |fetches: &mut Fetches| fetches.first_at = fetches.first_at.or(Some(now));
-                self.asked.change(&answer.path, note);
+                self.requests.change(&answer.path, note);
             }
             answer.sent += sent;
         }
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn it_has_every_resource() {
         let mut origin = Origin::default();
-        let asked = origin.asked.clone();
+        let requests = origin.requests.clone();
         while_serving(&mut origin, |address| {
             let mut stream = TcpStream::connect(address).unwrap();
             let begun = Instant::now();
@@ -181,17 +181,17 @@ mod tests {
                 expected.resize(head_bytes + resource.map_or(0, |one| one.bytes as usize), 0);
                 stream.read_exact(&mut expected).unwrap();
                 assert!(resource.is_none_or(|one| one.body().has(0, &expected[head_bytes..])));
-                assert_eq!(asked.of(path).count, 1);
+                assert_eq!(requests.of(path).count, 1);
                 // It is noted when it has left.
                 let has_body = resource.is_some_and(|one| one.bytes > 0);
-                while has_body && asked.of(path).first_at.is_none() {
+                while has_body && requests.of(path).first_at.is_none() {
                     std::thread::yield_now();
                 }
-                assert_eq!(asked.of(path).first_at.is_some(), has_body, "{path}");
+                assert_eq!(requests.of(path).first_at.is_some(), has_body, "{path}");
             }
             // Four steps in 40 ms: the last is sent after three of them.
             assert!(begun.elapsed() >= Duration::from_millis(30));
-            assert_eq!(asked.all(), 5);
+            assert_eq!(requests.all(), 5);
         });
     }
 }

@@ -221,9 +221,12 @@ fn token(place: usize, generation: u32) -> u64 {
     u64::from(generation) << 32 | place as u64
 }
 
-/// Serves on a port of its own while `ask` asks, which may panic.
+/// Serves on a port of its own while `client` runs, which may panic.
 #[cfg(test)]
-pub fn while_serving<R: Respond + Send>(respond: &mut R, ask: impl FnOnce(std::net::SocketAddr)) {
+pub fn while_serving<R: Respond + Send>(
+    respond: &mut R,
+    client: impl FnOnce(std::net::SocketAddr),
+) {
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
         fn drop(&mut self) {
@@ -236,7 +239,7 @@ pub fn while_serving<R: Respond + Send>(respond: &mut R, ask: impl FnOnce(std::n
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| serve(&listener, respond, &stop));
         let stops = Stop(&stop);
-        ask(address);
+        client(address);
         drop(stops);
         serving.join().unwrap().unwrap();
     });

@@ -282,7 +282,7 @@ mod tests {
     /// Every server is configured where to listen and whom to query, in every kind of work; the resource is requested
     /// in the end.
     #[test]
-    fn configurations_say_what_they_must() {
+    fn configurations_are_complete() {
         for known in &KNOWN {
             for kind in [Kind::Hits, Kind::Pass, Kind::Through, Kind::Busy] {
                 let resource = Resource { way: Way::Size, bytes: 4321, number: 9, takes_ms: 77 };
@@ -315,7 +315,7 @@ mod tests {
 
     /// An unknown server is an error with the reason.
     #[test]
-    fn what_is_not_here_is_said() {
+    fn what_is_missing_is_reported() {
         let own = Path::new("/nonexistent/larder");
         assert!(Server::find("squid", own).unwrap_err().contains("'squid'"));
         assert!(Server::find(LARDER, own).unwrap_err().contains("cargo build"));

@@ -13,7 +13,7 @@ use larder_io::tcp::{ListenOptions, Sharing, listen};
 
 use super::busy::{self, Crowd};
 use super::load::{Load, Pace, Target, load};
-use super::origin::{Asked, Origin};
+use super::origin::{Origin, Requests};
 use super::plan::{Error, Plan};
 use super::serve::serve;
 use crate::net::host::{Cores, Folder, at_port};
@@ -47,10 +47,10 @@ pub struct Testbed<'a> {
 
 /// The origin's thread.
 pub struct Upstream {
-    /// Where it is asked.
+    /// Where it receives requests.
     pub address: SocketAddr,
-    /// For what.
-    pub asked: Asked,
+    /// Those that it received.
+    pub requests: Requests,
     _thread: Background,
 }
 
@@ -59,9 +59,9 @@ impl Upstream {
         let address = at_port(PORTS_FROM);
         let listener = listening(address)?;
         let mut origin = Origin::default();
-        let asked = origin.asked.clone();
+        let requests = origin.requests.clone();
         let body = move |stop: &AtomicBool| serve(&listener, &mut origin, stop);
-        Ok(Upstream { address, asked, _thread: Background::start("origin", core, body)? })
+        Ok(Upstream { address, requests, _thread: Background::start("origin", core, body)? })
     }
 }
 
@@ -126,7 +126,7 @@ impl<'a> Testbed<'a> {
     }
 
     /// Asks for a while without counting or comparing.
-    pub fn asked_for(&self, target: &Target, measured: Duration) -> Result<Load, Error> {
+    pub fn uncounted(&self, target: &Target, measured: Duration) -> Result<Load, Error> {
         let lead = |pace: &Pace| self.sleep(pace, |passed| passed >= measured);
         self.loaded(target, 0, lead).map(|(load, ())| load)
     }
@@ -136,7 +136,7 @@ impl<'a> Testbed<'a> {
         let (mut before, mut begun) = (Usage::default(), Instant::now());
         let ready = || (before, begun) = (running.usage(), Instant::now());
         let longest = self.plan.takes + BUSY_MAX;
-        let crowd = busy::ask(target, self.plan.clients, longest, self.stop, ready)?;
+        let crowd = busy::request_all(target, self.plan.clients, longest, self.stop, ready)?;
         let seconds = begun.elapsed().as_secs_f64();
         let span = Span { used: used(before, running.usage()), seconds };
         self.settle(running);

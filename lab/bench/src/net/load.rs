@@ -1,16 +1,16 @@
-//! A load generator: many questions in flight, every answer matched and checked.
+//! A load generator: many queries in flight, every answer matched and checked.
 //!
 //! Closed: a query is sent when a response has come, so that a number of them is always in flight; that
-//! finds what a server can do. Open (`rate_per_s`): questions leave by a clock whatever the server does, and
-//! a time counts from the moment at which its question was due; that finds how long clients wait. A closed
-//! load hides waiting, since it asks less while the server is slow.
+//! finds what a server can do. Open (`rate_per_s`): queries leave by a clock whatever the server does, and
+//! a time counts from the moment at which its query was due; that finds how long clients wait. A closed
+//! load hides waiting, since it sends less while the server is slow.
 //!
-//! life of a question   where                             leaves by
-//! asked                in a slot, by its ID              its answer, or `lost_after`
+//! life of a query      where                             leaves by
+//! sent                 in a slot, by its ID              its answer, or `lost_after`
 //!
 //! Invariants
-//! 1. The first two bytes of a question are its ID, and so are those of its answer. The slot of an ID keeps
-//!    the ID, so an answer that comes after its question was given up matches none, until all 65,536 IDs
+//! 1. The first two bytes of a query are its ID, and so are those of its answer. The slot of an ID keeps
+//!    the ID, so an answer that comes after its query was given up matches none, until all 65,536 IDs
 //!    have been used in between; the check then finds it wrong.
 //! 2. `in_flight` is the number of slots in use, at most `in_flight_max`.
 //!
@@ -29,7 +29,7 @@ use larder_serve::histogram::Histogram;
 use super::{MESSAGE_BYTES_MAX, SOCKET_BUFFER_BYTES};
 use crate::clock::ThreadTime;
 
-/// Most questions in flight a socket, so that IDs are not used again too soon.
+/// Most queries in flight a socket, so that IDs are not used again too soon.
 pub const IN_FLIGHT_MAX: usize = 1 << 14;
 /// Most sockets.
 pub const SOCKETS_MAX: usize = 1 << 10;
@@ -37,12 +37,12 @@ pub const SOCKETS_MAX: usize = 1 << 10;
 /// How to load a server.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
-    /// Whom to ask.
+    /// The server.
     pub server: SocketAddr,
     /// Sockets, each with a port of its own: a server that shares its address among cores spreads clients
     /// by port. 1 to [`SOCKETS_MAX`].
     pub sockets: usize,
-    /// Questions in flight a socket, 1 to [`IN_FLIGHT_MAX`].
+    /// Queries in flight a socket, 1 to [`IN_FLIGHT_MAX`].
     pub in_flight_max: usize,
     /// Messages a system call.
     pub batch: usize,
@@ -50,9 +50,9 @@ pub struct LoadOptions {
     pub warm_up: Duration,
     /// How long to count.
     pub measured: Duration,
-    /// A question without an answer is given up after this.
+    /// A query without an answer is given up after this.
     pub lost_after: Duration,
-    /// Questions a second by the clock, over all sockets; `None`: as fast as answers come.
+    /// Queries a second by the clock, over all sockets; `None`: as fast as answers come.
     pub rate_per_s: Option<u32>,
 }
 
@@ -72,9 +72,9 @@ impl LoadOptions {
     }
 }
 
-/// A question that was written.
+/// A query that was written.
 #[derive(Debug, Clone, Copy)]
-pub struct Question {
+pub struct Query {
     /// Its bytes, the ID among them.
     pub length: usize,
     /// What the check needs to know of it.
@@ -90,18 +90,18 @@ pub struct Load {
     pub wrong: u64,
     /// Answers to nothing that was in flight: late ones, or second ones.
     pub unexpected: u64,
-    /// Questions given up.
+    /// Queries given up.
     pub lost: u64,
-    /// Questions that did not leave, and refusals by the server's host.
+    /// Queries that did not leave, and refusals by the server's host.
     pub refused: u64,
     /// Seconds in which `answers` were counted.
     pub seconds: f64,
-    /// From question (open load: from when it was due) to answer, of those counted.
+    /// From query (open load: from when it was due) to answer, of those counted.
     pub latency: Histogram,
     /// Nanoseconds that the generator ran, of all the time.
     pub ran_ns: f64,
-    /// Questions sent in all the time.
-    pub asked: u64,
+    /// Queries sent in all the time.
+    pub sent: u64,
 }
 
 impl Load {
@@ -120,18 +120,18 @@ impl Load {
         self.seconds = self.seconds.max(other.seconds);
         self.latency.merge(&other.latency);
         self.ran_ns += other.ran_ns;
-        self.asked += other.asked;
+        self.sent += other.sent;
     }
 }
 
 /// Loads a server from the calling thread.
 ///
-/// `ask` writes the next question, which begins with the given ID; `None` means that there are no more, and
+/// `write_query` writes the next query, which begins with the given ID; `None` means that there are no more, and
 /// the load ends when all are answered or given up. `check` states whether bytes are the response to the
-/// question with this tag; that IDs agree has been seen.
+/// query with this tag; that IDs agree has been seen.
 pub fn load(
     options: &LoadOptions,
-    mut ask: impl FnMut(u16, &mut [u8]) -> Option<Question>,
+    mut write_query: impl FnMut(u16, &mut [u8]) -> Option<Query>,
     mut check: impl FnMut(u64, &[u8]) -> bool,
 ) -> io::Result<Load> {
     let mut generator = Generator::new(options)?;
@@ -141,7 +141,7 @@ pub fn load(
     while now_ns < end_ns && !generator.is_done() {
         let mut moved = 0;
         for socket in 0..generator.sockets.len() {
-            moved += generator.send(socket, &mut ask)?;
+            moved += generator.send(socket, &mut write_query)?;
             moved += generator.receive(socket, &mut check)?;
         }
         now_ns = generator.now_ns();
@@ -157,7 +157,7 @@ pub fn load(
     Ok(generator.found)
 }
 
-/// A question under way.
+/// A query under way.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     /// When it left, or was due; `FREE` where there is none.
@@ -169,7 +169,7 @@ struct Slot {
 /// No time is 0: the clock begins at 1.
 const FREE: u64 = 0;
 
-struct Asker {
+struct Client {
     socket: UdpSocket,
     slots: Box<[Slot]>,
     next_id: u16,
@@ -178,20 +178,20 @@ struct Asker {
 
 struct Generator {
     start: Instant,
-    sockets: Vec<Asker>,
+    sockets: Vec<Client>,
     incoming: RecvBatch,
     outgoing: SendBatch,
     poller: Poller,
-    /// Which socket is ready is not looked at: the loop asks them all.
+    /// Which socket is ready is not looked at: the loop reads them all.
     events: Events,
     in_flight_max: usize,
     lost_after_ns: u64,
     next_give_up_ns: u64,
     count_from_ns: u64,
-    /// Nanoseconds between questions; 0 for a closed load.
+    /// Nanoseconds between queries; 0 for a closed load.
     every_ns: f64,
-    /// No more questions.
-    asked_all: bool,
+    /// No more queries.
+    sent_all: bool,
     found: Load,
 }
 
@@ -212,9 +212,9 @@ impl Generator {
                 let socket = UdpSocket::connect(options.server, None, ports, &mut random, &udp)?;
                 poller.add(&socket, token as u64, Interest::READ)?;
                 let slots = vec![Slot::default(); slots].into_boxed_slice();
-                Ok(Asker { socket, slots, next_id: random.u16()?, in_flight: 0 })
+                Ok(Client { socket, slots, next_id: random.u16()?, in_flight: 0 })
             })
-            .collect::<io::Result<Vec<Asker>>>()?;
+            .collect::<io::Result<Vec<Client>>>()?;
         Ok(Generator {
             start: Instant::now(),
             sockets,
@@ -227,7 +227,7 @@ impl Generator {
             next_give_up_ns: 0,
             count_from_ns: nanoseconds(options.warm_up),
             every_ns: options.rate_per_s.map_or(0.0, |rate| 1e9 / f64::from(rate.max(1))),
-            asked_all: false,
+            sent_all: false,
             found: Load::default(),
         })
     }
@@ -238,56 +238,56 @@ impl Generator {
     }
 
     fn is_done(&self) -> bool {
-        self.asked_all && self.sockets.iter().all(|asker| asker.in_flight == 0)
+        self.sent_all && self.sockets.iter().all(|client| client.in_flight == 0)
     }
 
-    /// When the next question is due; at once in a closed load.
+    /// When the next query is due; at once in a closed load.
     fn due_ns(&self) -> u64 {
-        (self.found.asked as f64 * self.every_ns) as u64 + 1
+        (self.found.sent as f64 * self.every_ns) as u64 + 1
     }
 
-    /// How long nothing need be done: until the next question is due, or one may be lost. Below a
+    /// How long nothing need be done: until the next query is due, or one may be lost. Below a
     /// millisecond the loop turns, since the kernel does not wait for less.
     fn wait_ms(&self, now_ns: u64) -> u64 {
         let mut until_ns = self.next_give_up_ns;
-        let open = self.every_ns > 0.0 && !self.asked_all;
-        if open && self.sockets.iter().any(|asker| asker.in_flight < self.in_flight_max) {
+        let open = self.every_ns > 0.0 && !self.sent_all;
+        if open && self.sockets.iter().any(|client| client.in_flight < self.in_flight_max) {
             until_ns = until_ns.min(self.due_ns());
         }
         (until_ns.saturating_sub(now_ns) / 1_000_000).min(10)
     }
 
-    /// Sends what may leave now by one socket, a batch at most: how many questions.
+    /// Sends what may leave now by one socket, a batch at most: how many queries.
     fn send(
         &mut self,
         socket: usize,
-        ask: &mut impl FnMut(u16, &mut [u8]) -> Option<Question>,
+        write_query: &mut impl FnMut(u16, &mut [u8]) -> Option<Query>,
     ) -> io::Result<usize> {
         let now_ns = self.now_ns();
-        while !self.asked_all && self.sockets[socket].in_flight < self.in_flight_max {
+        while !self.sent_all && self.sockets[socket].in_flight < self.in_flight_max {
             let due_ns = self.due_ns();
             if self.every_ns > 0.0 && due_ns > now_ns {
                 break;
             }
             let Some(room) = self.outgoing.slot() else { break };
-            let asker = &mut self.sockets[socket];
-            let mask = asker.slots.len() - 1;
+            let client = &mut self.sockets[socket];
+            let mask = client.slots.len() - 1;
             // At most a quarter of the slots is in use, so one is near.
-            while asker.slots[usize::from(asker.next_id) & mask].since_ns != FREE {
-                asker.next_id = asker.next_id.wrapping_add(1);
+            while client.slots[usize::from(client.next_id) & mask].since_ns != FREE {
+                client.next_id = client.next_id.wrapping_add(1);
             }
-            let id = asker.next_id;
-            let Some(Question { length, tag }) = ask(id, room) else {
-                self.asked_all = true;
+            let id = client.next_id;
+            let Some(Query { length, tag }) = write_query(id, room) else {
+                self.sent_all = true;
                 break;
             };
             let since_ns = if self.every_ns > 0.0 { due_ns } else { now_ns };
-            asker.slots[usize::from(id) & mask] = Slot { since_ns, tag, id };
-            asker.next_id = id.wrapping_add(1);
-            asker.in_flight += 1;
-            debug_assert!(asker.in_flight <= self.in_flight_max, "invariant 2");
+            client.slots[usize::from(id) & mask] = Slot { since_ns, tag, id };
+            client.next_id = id.wrapping_add(1);
+            client.in_flight += 1;
+            debug_assert!(client.in_flight <= self.in_flight_max, "invariant 2");
             self.outgoing.commit(length.min(MESSAGE_BYTES_MAX), None);
-            self.found.asked += 1;
+            self.found.sent += 1;
         }
         if self.outgoing.is_empty() {
             return Ok(0);
@@ -316,7 +316,7 @@ impl Generator {
                 Err(error) => return Err(error),
             };
             let now_ns = self.now_ns();
-            let Asker { slots, in_flight, .. } = &mut self.sockets[socket];
+            let Client { slots, in_flight, .. } = &mut self.sockets[socket];
             let mask = slots.len() - 1;
             for message in self.incoming.messages() {
                 let id = message.bytes.first_chunk().map(|id| u16::from_be_bytes(*id));
@@ -351,7 +351,7 @@ impl Generator {
             return;
         }
         self.next_give_up_ns = now_ns + self.lost_after_ns.div_ceil(4);
-        for Asker { slots, in_flight, .. } in &mut self.sockets {
+        for Client { slots, in_flight, .. } in &mut self.sockets {
             for slot in slots.iter_mut() {
                 if slot.since_ns != FREE
                     && now_ns.saturating_sub(slot.since_ns) > self.lost_after_ns

@@ -1,7 +1,7 @@
 //! The least that a forwarder can do: a query is sent to the upstream under another ID, the response is sent back
 //! under its own. The first two bytes of every message are its ID, as in DNS.
 //!
-//! Bound: as many questions in flight as there are IDs; the oldest is forgotten for the next.
+//! Bound: as many queries in flight as there are IDs; the oldest is forgotten for the next.
 
 use std::io;
 use std::net::SocketAddr;
@@ -45,7 +45,7 @@ pub fn relay(
     let time = ThreadTime::start();
     let mut served = Served::default();
     while !stop.load(Ordering::Relaxed) {
-        let questions = incoming.recv(socket)?;
+        let queries = incoming.recv(socket)?;
         for message in incoming.messages() {
             let Some((&id, rest)) = message.bytes.split_first_chunk() else { continue };
             let Some(slot) = outgoing.slot() else { break };
@@ -55,7 +55,7 @@ pub fn relay(
             slot[2..message.bytes.len()].copy_from_slice(rest);
             outgoing.commit(message.bytes.len(), None);
         }
-        if questions > 0 {
+        if queries > 0 {
             outgoing.send(&upstream);
             outgoing.clear();
         }
@@ -64,18 +64,20 @@ pub fn relay(
         let answers = incoming.recv(&upstream).unwrap_or(0);
         for message in incoming.messages() {
             let Some((&id, rest)) = message.bytes.split_first_chunk() else { continue };
-            let Some(asker) = waiting[usize::from(u16::from_be_bytes(id))].take() else { continue };
+            let Some(client) = waiting[usize::from(u16::from_be_bytes(id))].take() else {
+                continue;
+            };
             let Some(slot) = outgoing.slot() else { break };
-            slot[..2].copy_from_slice(&asker.id);
+            slot[..2].copy_from_slice(&client.id);
             slot[2..message.bytes.len()].copy_from_slice(rest);
-            outgoing.commit(message.bytes.len(), Some(&asker.route));
+            outgoing.commit(message.bytes.len(), Some(&client.route));
         }
         if answers > 0 {
             served.answers += outgoing.send(socket).sent as u64;
             outgoing.clear();
             served.rounds += 1;
         }
-        if questions + answers == 0 {
+        if queries + answers == 0 {
             poller.wait(&mut events, Some(STOP_CHECK_MS))?;
         }
     }

@@ -41,8 +41,8 @@ pub fn bench_dns(settings: &BenchDns) -> Outcome {
         hierarchy: settings.hierarchy,
         latency: !settings.no_waiting,
     };
-    compare("bench dns", settings.format, &servers, legend, |stop, tell| {
-        run(&servers, &works, &plan, stop, tell)
+    compare("bench dns", settings.format, &servers, legend, |stop, report| {
+        run(&servers, &works, &plan, stop, report)
     })
 }
 

@@ -32,8 +32,8 @@ pub fn bench_http(settings: &BenchHttp) -> Outcome {
         takes: Duration::from_millis(settings.busy_ms),
         strace: settings.strace,
     };
-    compare("bench http", settings.format, &servers, legend, |stop, tell| {
-        run(&servers, &works, &plan, stop, tell)
+    compare("bench http", settings.format, &servers, legend, |stop, report| {
+        run(&servers, &works, &plan, stop, report)
     })
 }
 

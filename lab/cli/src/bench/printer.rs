@@ -103,9 +103,9 @@ pub fn compare<L, M: Measured>(
 /// A flag that the first signal sets.
 pub fn stopping() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&stop);
+    let stop_requested = Arc::clone(&stop);
     call_on_signals(false, "stopping; servers are being ended", move || {
-        asked.store(true, Ordering::Relaxed);
+        stop_requested.store(true, Ordering::Relaxed);
     })
     .map_err(|error| Failure::file("signals", &error, "try again"))?;
     Ok(stop)

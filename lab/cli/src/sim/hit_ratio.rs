@@ -54,7 +54,7 @@ pub fn sim_hit_ratio(settings: &HitRatio) -> Outcome {
         let open = || Ok(spec.open(format, seed)?);
         match run(&plan, &open, &watch) {
             Ok(results) => {
-                code = code.max(tell(name, &results, plan.rules.by, quiet));
+                code = code.max(report_notes(name, &results, plan.rules.by, quiet));
                 all.push((name.clone(), results));
             }
             Err(error) => {
@@ -84,8 +84,8 @@ pub fn sim_hit_ratio(settings: &HitRatio) -> Outcome {
 /// A run that the first Ctrl-C ends early, and its progress on a terminal.
 pub fn watched(quiet: bool) -> Result<(Arc<Watch>, Bar), Failure> {
     let watch = Arc::new(Watch::default());
-    let asked = Arc::clone(&watch);
-    call_on_signals(quiet, "stopping", move || asked.stop.store(true, Ordering::Release))
+    let of_signals = Arc::clone(&watch);
+    call_on_signals(quiet, "stopping", move || of_signals.stop.store(true, Ordering::Release))
         .map_err(|error| Failure::file("signals", &error, "try again"))?;
     let counted = Arc::clone(&watch);
     let bar = Bar::draw(!quiet, move |elapsed| {
@@ -191,7 +191,7 @@ pub fn explain(name: &str, error: &Error) -> String {
 }
 
 /// Says what a reader of the results should know; the exit code that follows from it.
-pub fn tell(name: &str, results: &Results, by: By, quiet: bool) -> u8 {
+pub fn report_notes(name: &str, results: &Results, by: By, quiet: bool) -> u8 {
     let code = ended(&results.damage, name);
     if !quiet {
         results.notes.iter().for_each(|note| say(&format!("{name}: {note}")));

@@ -208,7 +208,7 @@ mod tests {
 
     /// The paper's own numbers: 50 to 1 between 3 and 65 bytes; the universe's share is that of its bytes.
     #[test]
-    fn weights_are_as_said() {
+    fn weights_are_as_stated() {
         let lengths: Vec<u8> = (1..=65).collect();
         let classes = Classes::new(&lengths, 1);
         let weights = classes.weights(Split::Geometric, 0.9);

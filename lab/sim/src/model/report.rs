@@ -391,7 +391,7 @@ mod tests {
 
     /// The table states whose numbers it uses, the result with its range, what is wanted, and the known error.
     #[test]
-    fn the_table_tells_all() {
+    fn the_table_is_complete() {
         let text = report(None, 1.0).table();
         assert!(text.contains("not yours") && text.contains("\nunbound on one core"), "{text}");
         assert_eq!(
@@ -412,7 +412,7 @@ mod tests {
 
     /// JSON has what the table has; what cannot be reached is null.
     #[test]
-    fn json_tells_all() {
+    fn json_is_complete() {
         let none = Case { traced: None, hit_ratio: HitRatio::new(0.0).unwrap() };
         let wanted = vec![Wanted::new(0.5).unwrap()];
         let report = Report::new(None, 1.0, vec![none], wanted).unwrap();

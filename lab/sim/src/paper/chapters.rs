@@ -138,7 +138,7 @@ fn summary(simulated: &Simulated, measured: Option<&Measured>) -> Vec<Block> {
         Cell::Number(first.own_ns / first.fifo_ns, 2),
         ratio_cell(own, fifo, 2),
     ]);
-    let told = SYSTEMS[0];
+    let reported = SYSTEMS[0];
     let best = measured.and_then(|of| {
         let cores = of.cores_measured().last().copied()?;
         Some(of.mops(&of.contestants[0], cores, 70)? / cores as f64)
@@ -146,7 +146,7 @@ fn summary(simulated: &Simulated, measured: Option<&Measured>) -> Vec<Block> {
     table.push([
         "Figure 11, Table 2".into(),
         "million operations a second and core, 70 % put".into(),
-        Cell::Number(told.mops / 8.0, 2),
+        Cell::Number(reported.mops / 8.0, 2),
         best.map_or(Cell::Unknown, |mops| Cell::Number(mops, 2)),
     ]);
     let hits = |policy: &str| {
@@ -162,12 +162,12 @@ fn summary(simulated: &Simulated, measured: Option<&Measured>) -> Vec<Block> {
         ]);
     }
     let modes = [Mode::Synchronous, Mode::Periodic, Mode::Independent];
-    for (told, mode) in SYNCS.iter().zip(modes) {
+    for (reported, mode) in SYNCS.iter().zip(modes) {
         let found = mode_case(simulated, mode, "paper", true);
         table.push([
             "Table 1".into(),
-            format!("hits, {}, %", told.name).into(),
-            Cell::percent(told.hit_ratio),
+            format!("hits, {}, %", reported.name).into(),
+            Cell::percent(reported.hit_ratio),
             found.map_or(Cell::Unknown, |case| Cell::percent(case.outcome.hit_ratio())),
         ]);
     }

@@ -66,19 +66,19 @@ pub struct Simulated {
     pub splits_shuffled: Vec<lengths::Row>,
 }
 
-/// Runs them all; `say` gets a line before each.
+/// Runs them all; `report` gets a line before each.
 ///
 /// # Errors
 /// A policy could not be built.
 pub fn simulate(
     settings: &Settings,
     names: &Names,
-    mut say: impl FnMut(&str),
+    mut report: impl FnMut(&str),
 ) -> Result<Simulated, Error> {
-    say("figure 13: hit ratios by memory");
+    report("figure 13: hit ratios by memory");
     let sizes: Vec<u32> = (1..=SIZES).map(|step| memory(settings, step)).collect();
     let hit_ratios = hit_ratios(settings, &sizes)?;
-    say("table 1: ways of sharing");
+    report("table 1: ways of sharing");
     let common = common(settings);
     let full = memory(settings, SIZES);
     // Sets alone do not fill the largest memory within one stream; a quarter of it they do.
@@ -93,7 +93,7 @@ pub fn simulate(
         let points = points(&[Mode::Periodic, Mode::Independent], &["paper"], full);
         exponents.extend(cases(settings, alpha, &common, &points)?);
     }
-    say("table 1: periods, read indications, spreads");
+    report("table 1: periods, read indications, spreads");
     let mut periods = Vec::new();
     for period in (0..7).map(|power| 10u64.pow(power)).filter(|&p| p <= settings.requests / 6) {
         let common = sync::Settings { period, ..common.clone() };
@@ -118,7 +118,7 @@ pub fn simulate(
         let modes = [Mode::Independent, Mode::IndependentFull];
         spreads.extend(cases(settings, ALPHA, &common, &points(&modes, &["paper"], full))?);
     }
-    say("figures 2 and 3: lengths");
+    report("figures 2 and 3: lengths");
     let (splits, splits_shuffled) =
         (splits(settings, names, false)?, splits(settings, names, true)?);
     Ok(Simulated {

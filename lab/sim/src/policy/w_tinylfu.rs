@@ -171,8 +171,9 @@ impl Reference<3> for Rules {
             return candidate.or(victim).or_else(|| records.oldest(PROTECTED, except));
         };
         let count = |entry: EntryNumber| self.sketch.count(self.keys[entry as usize]);
-        let (asks, has) = (count(candidate), count(victim));
-        let stays = asks > has || (asks > COUNT_WARM && self.generator.below(CHANCE).0 == 0);
+        let (candidate_count, victim_count) = (count(candidate), count(victim));
+        let stays = candidate_count > victim_count
+            || (candidate_count > COUNT_WARM && self.generator.below(CHANCE).0 == 0);
         Some(if stays { victim } else { candidate })
     }
 
@@ -287,9 +288,9 @@ mod tests {
                 let [window, probation, protected] = &self.lists;
                 let leaves = match (window.first(), probation.first()) {
                     (Some(&candidate), Some(&victim)) => {
-                        let asks = self.sketch.count(candidate);
-                        let stays = asks > self.sketch.count(victim)
-                            || (asks >= 6 && self.generator.below(128).0 == 0);
+                        let candidate_count = self.sketch.count(candidate);
+                        let stays = candidate_count > self.sketch.count(victim)
+                            || (candidate_count >= 6 && self.generator.below(128).0 == 0);
                         if stays { victim } else { candidate }
                     }
                     (one, other) => *one.or(other).or(protected.first()).unwrap(),

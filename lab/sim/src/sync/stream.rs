@@ -171,7 +171,7 @@ mod tests {
 
     /// Shares are met, cores get alike, and versions count the sets of a name.
     #[test]
-    fn chances_are_as_asked() {
+    fn chances_are_as_configured() {
         let settings = Settings {
             set_share: 0.1,
             report_share: 0.125,

@@ -158,7 +158,7 @@ mod tests {
 
     /// Two places under LRU: a read saves a name, the other one is evicted for the third, and each change is reported.
     #[test]
-    fn the_policy_chooses_and_changes_are_told() {
+    fn the_policy_chooses_and_changes_are_reported() {
         let mut table = Table::new(Lru::new(2).unwrap(), 2);
         let mut changes = Vec::new();
         table.store(7, 1, 1, |name| changes.push(name));

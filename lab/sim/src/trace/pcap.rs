@@ -18,7 +18,7 @@ use larder_wire::packet::{self, Skip};
 
 use super::digits::Clock;
 use super::reader::TraceReader;
-use super::zeek::question_key;
+use super::zeek::query_key;
 use super::{BATCH_REQUESTS, Damage, Source};
 use crate::request::{Op, Request};
 
@@ -37,7 +37,7 @@ const NXDOMAIN: u8 = 3;
 pub struct PcapDns {
     reader: TraceReader,
     capture: Capture,
-    questions: Questions,
+    queries: Queries,
     damage: Damage,
 }
 
@@ -46,7 +46,7 @@ impl PcapDns {
     pub fn open(mut reader: TraceReader) -> Result<PcapDns, OpenError> {
         let (capture, offset) = Capture::open(reader.peek())?;
         reader.take(offset);
-        Ok(PcapDns { reader, capture, questions: Questions::default(), damage: Damage::default() })
+        Ok(PcapDns { reader, capture, queries: Queries::default(), damage: Damage::default() })
     }
 }
 
@@ -57,7 +57,7 @@ impl Source for PcapDns {
             let offset = self.reader.offset();
             let taken = match self.capture.next(self.reader.peek(), 0, self.reader.ended()) {
                 Step::Record(record) => {
-                    if let Err(why) = self.questions.read(&record, batch) {
+                    if let Err(why) = self.queries.read(&record, batch) {
                         self.damage.add(|| format!("byte {offset}: {why}"));
                     }
                     record.next_offset
@@ -86,13 +86,13 @@ impl Source for PcapDns {
 
 /// What is remembered from packet to packet.
 #[derive(Default)]
-struct Questions {
+struct Queries {
     clock: Clock,
     name: NameBuf,
     scratch: Vec<u8>,
 }
 
-impl Questions {
+impl Queries {
     /// Adds what a packet asks or answers, if it is DNS; or states why it cannot be known.
     fn read(&mut self, record: &Record<'_>, batch: &mut Vec<Request>) -> Result<(), &'static str> {
         let packet = match packet::decode(record.link_type, record.frame) {
@@ -138,7 +138,7 @@ impl Questions {
         let Some(question) = message.question().map_err(|_| DAMAGED)? else { return Ok(()) };
         message.read_name(question.name_offset, &mut self.name).map_err(|_| DAMAGED)?;
         let name = self.name.as_bytes();
-        let key = question_key(name, question.qtype, question.qclass, &mut self.scratch);
+        let key = query_key(name, question.qtype, question.qclass, &mut self.scratch);
         let request = match message.is_response() {
             false => Request::get(key),
             true => match ttl_s(&message).map_err(|()| DAMAGED)? {

@@ -156,7 +156,7 @@ fn source(reader: TraceReader, format: Format, name: &str) -> Result<Box<dyn Sou
             Box::new(Text::new(reader, csv))
         }
         Format::Twitter => Box::new(Text::new(reader, Twitter::default())),
-        Format::ZeekDns => Box::new(Text::new(reader, Zeek::new(Key::Question))),
+        Format::ZeekDns => Box::new(Text::new(reader, Zeek::new(Key::Query))),
         Format::DnsLog => Box::new(Text::new(reader, Zeek::new(Key::Name))),
         Format::PcapDns => Box::new(PcapDns::open(reader).map_err(|why| refuse(why.to_string()))?),
     })

@@ -22,13 +22,13 @@ use crate::request::{Request, TTL_NONE};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
     /// Name, type and class.
-    Question,
+    Query,
     /// The name alone.
     Name,
 }
 
-/// The key of a question; the name in lower case.
-pub fn question_key(name: &[u8], qtype: u16, qclass: u16, scratch: &mut Vec<u8>) -> u64 {
+/// The key of a query; the name in lower case.
+pub fn query_key(name: &[u8], qtype: u16, qclass: u16, scratch: &mut Vec<u8>) -> u64 {
     scratch.clear();
     scratch.extend(name.iter().map(u8::to_ascii_lowercase));
     scratch.extend_from_slice(&qtype.to_be_bytes());
@@ -113,10 +113,10 @@ impl Zeek {
 
     fn push(&mut self, row: Row<'_>, batch: &mut Vec<Request>) {
         let (qtype, qclass) = match self.key {
-            Key::Question => (row.qtype, row.qclass),
+            Key::Query => (row.qtype, row.qclass),
             Key::Name => (0, 0),
         };
-        let key = question_key(row.query, qtype, qclass, &mut self.scratch);
+        let key = query_key(row.query, qtype, qclass, &mut self.scratch);
         let time_s = self.clock.since_first(row.time_ns);
         batch.push(Request { time_s, ttl_s: row.ttl_s, ..Request::get(key) });
     }
@@ -187,8 +187,8 @@ fn whole_seconds(ns: i64) -> u32 {
 /// The format of a text that begins as a log does; `None` where it does not.
 pub fn detect(head: &[u8]) -> Option<Result<Format, String>> {
     if head.starts_with(b"{") {
-        let asks = memchr::memmem::find(head, b"\"query\"").is_some();
-        return Some(match asks {
+        let has_query = memchr::memmem::find(head, b"\"query\"").is_some();
+        return Some(match has_query {
             true => Ok(Format::ZeekDns),
             false => Err("these are JSON lines, but not those of a dns.log".to_owned()),
         });
@@ -231,7 +231,7 @@ mod tests {
     }
 
     fn key(name: &str, qtype: u16, qclass: u16) -> u64 {
-        question_key(name.as_bytes(), qtype, qclass, &mut Vec::new())
+        query_key(name.as_bytes(), qtype, qclass, &mut Vec::new())
     }
 
     /// A table's rows give name, type and class in one key whatever the case, the least TTL, and seconds
@@ -258,8 +258,8 @@ mod tests {
             Err("not as many columns as #fields says"),
             at(2, 0, key("a", 1, 1)),
         ];
-        assert_eq!(read(Key::Question, &[HEAD, rows].concat()), expected);
-        assert_eq!(read(Key::Question, rows)[0], Err("a row before any #fields"));
+        assert_eq!(read(Key::Query, &[HEAD, rows].concat()), expected);
+        assert_eq!(read(Key::Query, rows)[0], Err("a row before any #fields"));
     }
 
     /// The marks are those that the header names, and a second header counts from there on.
@@ -270,7 +270,7 @@ mod tests {
         let at =
             |time_s, ttl_s, name| Ok(Request { time_s, ttl_s, ..Request::get(key(name, 0, 0)) });
         let expected = [at(0, 4, "a"), at(1, TTL_NONE, "-"), at(6, TTL_NONE, "b")];
-        assert_eq!(read(Key::Question, text), expected);
+        assert_eq!(read(Key::Query, text), expected);
     }
 
     /// JSON rows say the same as rows of a table, with times in any of Zeek's three forms.
@@ -290,7 +290,7 @@ mod tests {
             Err("no JSON"),
             Err("a TTL is no number"),
         ];
-        assert_eq!(read(Key::Question, text), expected);
+        assert_eq!(read(Key::Query, text), expected);
     }
 
     /// In our own log the name alone is the key, and what multicast DNS announced was not asked for.

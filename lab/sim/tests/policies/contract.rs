@@ -27,7 +27,7 @@ impl Act for Churn<'_> {
                     let others = cache.places.len() - usize::from(except.is_some());
                     assert_eq!(cache.evict(except).is_some(), others > 0);
                 }
-                3 => _ = cache.ask(key, true),
+                3 => _ = cache.request(key, true),
                 _ => {
                     let known = cache.places.contains_key(&key);
                     assert_eq!(cache.get(key) == Step::Hit, known);

@@ -61,10 +61,10 @@ impl<P: Replacement> Cache<P> {
     }
 
     fn get(&mut self, key: u32) -> Step {
-        self.ask(key, false)
+        self.request(key, false)
     }
 
-    fn ask(&mut self, key: u32, is_set: bool) -> Step {
+    fn request(&mut self, key: u32, is_set: bool) -> Step {
         if let Some(&place) = self.places.get(&key) {
             if is_set {
                 self.policy.updated(place)

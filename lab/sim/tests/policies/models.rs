@@ -12,8 +12,8 @@ use super::{Act, Cache, Step, with_cache};
 pub type Queue = Vec<u32>;
 
 pub trait Model {
-    /// A lookup or an update, as [`Cache::ask`].
-    fn ask(&mut self, key: u32, is_set: bool) -> Step;
+    /// A lookup or an update, as [`Cache::request`].
+    fn request(&mut self, key: u32, is_set: bool) -> Step;
     fn remove(&mut self, key: u32);
 }
 
@@ -40,7 +40,7 @@ struct OneQueue {
 }
 
 impl Model for OneQueue {
-    fn ask(&mut self, key: u32, _: bool) -> Step {
+    fn request(&mut self, key: u32, _: bool) -> Step {
         if let Some(position) = self.queue.iter().position(|entry| entry.0 == key) {
             let entry = &mut self.queue[position];
             entry.1 = self.count_max.min(entry.1 + 1);
@@ -75,7 +75,7 @@ struct Sieve {
 }
 
 impl Model for Sieve {
-    fn ask(&mut self, key: u32, _: bool) -> Step {
+    fn request(&mut self, key: u32, _: bool) -> Step {
         if let Some(entry) = self.queue.iter_mut().find(|entry| entry.0 == key) {
             entry.1 = true;
             return Step::Hit;
@@ -121,7 +121,7 @@ struct Lfu {
 }
 
 impl Model for Lfu {
-    fn ask(&mut self, key: u32, _: bool) -> Step {
+    fn request(&mut self, key: u32, _: bool) -> Step {
         self.now += 1;
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.0 == key) {
             (entry.1, entry.2) = (entry.1 + 1, self.now);
@@ -149,7 +149,7 @@ struct S3Fifo {
 }
 
 impl Model for S3Fifo {
-    fn ask(&mut self, key: u32, _: bool) -> Step {
+    fn request(&mut self, key: u32, _: bool) -> Step {
         if let Some(entry) =
             self.small.iter_mut().chain(&mut self.main).find(|entry| entry.0 == key)
         {
@@ -199,7 +199,7 @@ struct TwoQueue {
 }
 
 impl Model for TwoQueue {
-    fn ask(&mut self, key: u32, _: bool) -> Step {
+    fn request(&mut self, key: u32, _: bool) -> Step {
         if take(&mut self.am, key) {
             self.am.push(key);
             return Step::Hit;
@@ -261,7 +261,7 @@ impl Arc {
 }
 
 impl Model for Arc {
-    fn ask(&mut self, key: u32, _: bool) -> Step {
+    fn request(&mut self, key: u32, _: bool) -> Step {
         let [b1, b2] = [self.b1.len() as f64, self.b2.len() as f64];
         if take(&mut self.t1, key) || take(&mut self.t2, key) {
             self.t2.push(key);
@@ -357,7 +357,7 @@ impl Lirs {
 }
 
 impl Model for Lirs {
-    fn ask(&mut self, key: u32, _: bool) -> Step {
+    fn request(&mut self, key: u32, _: bool) -> Step {
         let state = self.state(key);
         if state == Some(State::Lir) {
             self.top(key, State::Lir);
@@ -409,7 +409,7 @@ impl Model for Lirs {
 
 /// One of a stream's acts.
 #[derive(Debug, Clone, Copy)]
-enum Ask {
+enum Operation {
     Get(u32),
     Set(u32),
     Remove(u32),
@@ -418,38 +418,46 @@ enum Ask {
 
 /// Streams over some more keys than there is room for, the small ones asked for more often; `plain` ones have
 /// lookups only.
-fn asks(plain: bool) -> impl Strategy<Value = Vec<Ask>> {
-    let ask = (0..40u32, 0..40u32, 0..20u32).prop_map(move |(one, other, act)| {
+fn operations(plain: bool) -> impl Strategy<Value = Vec<Operation>> {
+    let operation = (0..40u32, 0..40u32, 0..20u32).prop_map(move |(one, other, act)| {
         let key = one * other / 16;
         match act {
-            0 if !plain => Ask::Remove(key),
-            1 if !plain => Ask::Carry(key),
-            2..5 if !plain => Ask::Set(key),
-            _ => Ask::Get(key),
+            0 if !plain => Operation::Remove(key),
+            1 if !plain => Operation::Carry(key),
+            2..5 if !plain => Operation::Set(key),
+            _ => Operation::Get(key),
         }
     });
-    prop::collection::vec(ask, 0..600)
+    prop::collection::vec(operation, 0..600)
 }
 
-struct Beside<M>(M, Vec<Ask>);
+struct Beside<M>(M, Vec<Operation>);
 
 impl<M: Model> Act for Beside<M> {
     type Output = ();
     fn act<P: Replacement>(self, mut cache: Cache<P>) {
-        let Beside(mut model, asks) = self;
-        for (number, ask) in asks.into_iter().enumerate() {
-            match ask {
-                Ask::Get(key) => {
-                    assert_eq!(cache.ask(key, false), model.ask(key, false), "{number}: {ask:?}");
+        let Beside(mut model, operations) = self;
+        for (number, operation) in operations.into_iter().enumerate() {
+            match operation {
+                Operation::Get(key) => {
+                    assert_eq!(
+                        cache.request(key, false),
+                        model.request(key, false),
+                        "{number}: {operation:?}"
+                    );
                 }
-                Ask::Set(key) => {
-                    assert_eq!(cache.ask(key, true), model.ask(key, true), "{number}: {ask:?}");
+                Operation::Set(key) => {
+                    assert_eq!(
+                        cache.request(key, true),
+                        model.request(key, true),
+                        "{number}: {operation:?}"
+                    );
                 }
-                Ask::Remove(key) => {
+                Operation::Remove(key) => {
                     cache.remove(key);
                     model.remove(key);
                 }
-                Ask::Carry(key) => cache.carry(key),
+                Operation::Carry(key) => cache.carry(key),
             }
             if number % 16 == 0 {
                 cache.validate();
@@ -468,7 +476,7 @@ proptest! {
 
     /// The policies of one queue.
     #[test]
-    fn one_queue_each(asks in asks(false), c in 1..30usize) {
+    fn one_queue_each(operations in operations(false), c in 1..30usize) {
         let each = [
             (Kind::Fifo, false, 0),
             (Kind::Lru, true, 0),
@@ -476,46 +484,46 @@ proptest! {
             (Kind::Clock2, false, 3),
         ];
         for (kind, renews, count_max) in each {
-            with_cache(kind, c as u32, Beside(one_queue(c, renews, count_max), asks.clone()));
+            with_cache(kind, c as u32, Beside(one_queue(c, renews, count_max), operations.clone()));
         }
     }
 
     #[test]
-    fn sieve(asks in asks(false), c in 1..30usize) {
+    fn sieve(operations in operations(false), c in 1..30usize) {
         let model = Sieve { capacity: c, queue: vec![], hand: 0 };
-        with_cache(Kind::Sieve, c as u32, Beside(model, asks));
+        with_cache(Kind::Sieve, c as u32, Beside(model, operations));
     }
 
     #[test]
-    fn lfu(asks in asks(false), c in 1..30usize) {
+    fn lfu(operations in operations(false), c in 1..30usize) {
         let model = Lfu { capacity: c, entries: vec![], now: 0 };
-        with_cache(Kind::Lfu, c as u32, Beside(model, asks));
+        with_cache(Kind::Lfu, c as u32, Beside(model, operations));
     }
 
     #[test]
-    fn s3_fifo(asks in asks(false), c in 1..40usize) {
+    fn s3_fifo(operations in operations(false), c in 1..40usize) {
         let model = S3Fifo { capacity: c, small: vec![], main: vec![], ghosts: vec![] };
-        with_cache(Kind::S3Fifo, c as u32, Beside(model, asks));
+        with_cache(Kind::S3Fifo, c as u32, Beside(model, operations));
     }
 
     #[test]
-    fn two_queue(asks in asks(false), c in 1..40usize) {
+    fn two_queue(operations in operations(false), c in 1..40usize) {
         let model = TwoQueue { capacity: c, a1in: vec![], a1out: vec![], am: vec![] };
-        with_cache(Kind::TwoQueue, c as u32, Beside(model, asks));
+        with_cache(Kind::TwoQueue, c as u32, Beside(model, operations));
     }
 
     /// The figure says nothing of entries taken out; lookups only.
     #[test]
-    fn arc(asks in asks(true), c in 1..40usize) {
+    fn arc(operations in operations(true), c in 1..40usize) {
         let model = Arc { c, p: 0.0, t1: vec![], t2: vec![], b1: vec![], b2: vec![] };
-        with_cache(Kind::Arc, c as u32, Beside(model, asks));
+        with_cache(Kind::Arc, c as u32, Beside(model, operations));
     }
 
     /// Above 100 entries there is more than one HIR entry.
     #[test]
-    fn lirs(asks in asks(false), c in 1..30usize) {
+    fn lirs(operations in operations(false), c in 1..30usize) {
         let model = Lirs { capacity: c, stack: vec![], queue: vec![], gone: vec![] };
-        with_cache(Kind::Lirs, c as u32, Beside(model, asks));
+        with_cache(Kind::Lirs, c as u32, Beside(model, operations));
     }
 }
 
@@ -523,14 +531,14 @@ proptest! {
 /// requests, as many evictions.
 #[test]
 fn a_long_stream() {
-    let asks: Vec<Ask> = super::stream(8_000).into_iter().map(Ask::Get).collect();
+    let operations: Vec<Operation> = super::stream(8_000).into_iter().map(Operation::Get).collect();
     let c = 320;
     let lirs = Lirs { capacity: c, stack: vec![], queue: vec![], gone: vec![] };
-    with_cache(Kind::Lirs, c as u32, Beside(lirs, asks.clone()));
+    with_cache(Kind::Lirs, c as u32, Beside(lirs, operations.clone()));
     let arc = Arc { c, p: 0.0, t1: vec![], t2: vec![], b1: vec![], b2: vec![] };
-    with_cache(Kind::Arc, c as u32, Beside(arc, asks.clone()));
+    with_cache(Kind::Arc, c as u32, Beside(arc, operations.clone()));
     let s3_fifo = S3Fifo { capacity: c, small: vec![], main: vec![], ghosts: vec![] };
-    with_cache(Kind::S3Fifo, c as u32, Beside(s3_fifo, asks.clone()));
+    with_cache(Kind::S3Fifo, c as u32, Beside(s3_fifo, operations.clone()));
     let two_queue = TwoQueue { capacity: c, a1in: vec![], a1out: vec![], am: vec![] };
-    with_cache(Kind::TwoQueue, c as u32, Beside(two_queue, asks));
+    with_cache(Kind::TwoQueue, c as u32, Beside(two_queue, operations));
 }

@@ -121,7 +121,7 @@ impl Paper {
 }
 
 impl Model for Paper {
-    fn ask(&mut self, key: u32, is_set: bool) -> Step {
+    fn request(&mut self, key: u32, is_set: bool) -> Step {
         if [&self.recycle, &self.temporary, &self.hot].iter().any(|queue| queue.contains(&key)) {
             self.access(key, is_set);
             return Step::Hit;
@@ -173,8 +173,8 @@ impl Act for Compare {
                     assert_eq!(left, model.evict(Some(key)), "seed {seed} step {step}");
                 }
                 (_, choice) => {
-                    let did = cache.ask(key, choice < 9);
-                    assert_eq!(did, model.ask(key, choice < 9), "seed {seed} step {step}");
+                    let did = cache.request(key, choice < 9);
+                    assert_eq!(did, model.request(key, choice < 9), "seed {seed} step {step}");
                     if let Step::Miss(left) = did {
                         evicted += left.len() as u64;
                     }

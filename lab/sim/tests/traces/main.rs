@@ -70,7 +70,7 @@ fn a_mark_before_text_is_skipped() {
 #[test]
 fn cut_anywhere() {
     for Sample { format, name, bytes, requests } in &samples() {
-        let mut told = 0;
+        let mut reported = 0;
         for cut in 0..bytes.len() {
             let Ok((part, damage)) = read_all(&bytes[..cut], *format, name) else {
                 // The header of a capture, and the line that names columns, must be whole.
@@ -88,10 +88,10 @@ fn cut_anywhere() {
             let binary = bytes.contains(&0);
             let place = if binary { "byte " } else { "line " };
             assert!(damage.first.is_none_or(|first| first.starts_with(place)), "{format} {cut}");
-            told += damage.records;
+            reported += damage.records;
         }
         let silent = matches!(format, Format::Lirs | Format::Keys);
-        assert_eq!(told == 0, silent, "{format}: {told}");
+        assert_eq!(reported == 0, silent, "{format}: {reported}");
     }
 }
 

@@ -20,8 +20,8 @@ fn get(key: u64) -> Request {
     Request::get(key)
 }
 
-/// The key of a question, by its definition.
-fn question(name: &str, qtype: u16, qclass: u16) -> u64 {
+/// The key of a query, by its definition.
+fn query_key(name: &str, qtype: u16, qclass: u16) -> u64 {
     text_key(&[name.as_bytes(), &qtype.to_be_bytes(), &qclass.to_be_bytes()].concat())
 }
 
@@ -116,23 +116,23 @@ fn logs() -> Vec<Sample> {
         1000.25\tCa\tWWW.example\t1\t1\t60.000000,30.5\n\
         1001.50\tCb\twww.example\t1\t28\t-\n\
         #close\t2020-01-01-00-00-00\n";
-    let asked = |a, aaaa| {
+    let requests = |a, aaaa| {
         let first = Request { ttl_s: 30, ..get(a) };
         vec![first, Request { time_s: 1, ..get(aaaa) }]
     };
-    let name = question("www.example", 0, 0);
+    let name = query_key("www.example", 0, 0);
     vec![
         Sample {
             format: Format::ZeekDns,
             name: "dns.log",
             bytes: ZEEK.as_bytes().to_vec(),
-            requests: asked(question("www.example", 1, 1), question("www.example", 28, 1)),
+            requests: requests(query_key("www.example", 1, 1), query_key("www.example", 28, 1)),
         },
         Sample {
             format: Format::DnsLog,
             name: "dns.log",
             bytes: ZEEK.replace("\tdns\n", "\tlarder_dns\n").into_bytes(),
-            requests: asked(name, name),
+            requests: requests(name, name),
         },
     ]
 }
@@ -166,7 +166,7 @@ pub fn capture() -> Sample {
         let ts_ns = (1_600_000_000 + second) * 1_000_000_000;
         write::pcap_record(&mut bytes, ts_ns, packet, packet.len() as u32);
     }
-    let (name, other) = (question("a.example", 1, 1), question("b.example", 1, 1));
+    let (name, other) = (query_key("a.example", 1, 1), query_key("b.example", 1, 1));
     let set = |time_s, ttl_s, key| Request { time_s, ttl_s, op: Op::Set, ..get(key) };
     let at = |time_s, key| Request { time_s, ..get(key) };
     let requests = vec![
@@ -175,7 +175,7 @@ pub fn capture() -> Sample {
         at(1, other),
         set(2, 90, other),
         at(4, name),
-        at(4, question("b.example", 28, 1)),
+        at(4, query_key("b.example", 28, 1)),
     ];
     Sample { format: Format::PcapDns, name: "a.pcap", bytes, requests }
 }

@@ -13,7 +13,7 @@ use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 
 use super::{NAME_BYTES_MAX, Signer, nsec};
 use crate::dns::hierarchy::{ANY, ROOT};
-use crate::dns::question::{self, HEADER_BYTES, OPT};
+use crate::dns::query::{self, HEADER_BYTES, OPT};
 use crate::dns::stub::{StubOptions, answer};
 use crate::net::MESSAGE_BYTES_MAX;
 
@@ -23,8 +23,8 @@ fn signed() -> StubOptions {
     StubOptions { signer: Some(Arc::new(Signer::new().unwrap())), ..StubOptions::default() }
 }
 
-/// A question for the type of a name in the wire's form, with an OPT record that asks for signatures.
-fn asking(name: &[u8], kind: RecordType) -> Vec<u8> {
+/// A query for the type of a name in the wire's form, with an OPT record that asks for signatures.
+fn dnssec_query(name: &[u8], kind: RecordType) -> Vec<u8> {
     let mut bytes = [b"\0\x07\0\0\0\x01\0\0\0\0\0\x01", name].concat();
     bytes.extend(u16::from(kind).to_be_bytes());
     bytes.extend([0, 1]);
@@ -35,15 +35,15 @@ fn asking(name: &[u8], kind: RecordType) -> Vec<u8> {
 }
 
 /// The bytes of the answer that a server gives.
-fn bytes(options: &StubOptions, server: Ipv4Addr, asked: &[u8]) -> Vec<u8> {
+fn bytes(options: &StubOptions, server: Ipv4Addr, query: &[u8]) -> Vec<u8> {
     let mut room = [0; MESSAGE_BYTES_MAX];
-    let (length, _) = answer(asked, Some(server.into()), options, &mut room).unwrap();
+    let (length, _) = answer(query, Some(server.into()), options, &mut room).unwrap();
     room[..length].to_vec()
 }
 
 /// The answer that a server gives.
-fn told(options: &StubOptions, server: Ipv4Addr, name: &[u8], kind: RecordType) -> Message {
-    let bytes = bytes(options, server, &asking(name, kind));
+fn response(options: &StubOptions, server: Ipv4Addr, name: &[u8], kind: RecordType) -> Message {
+    let bytes = bytes(options, server, &dnssec_query(name, kind));
     assert!(bytes.len() < 1000, "{}", bytes.len());
     let message = Message::from_vec(&bytes).unwrap();
     assert_eq!(message.metadata.response_code, ResponseCode::NoError);
@@ -74,7 +74,7 @@ fn verified(records: &[Record], kind: RecordType, zone: &Name, key: &rdata::DNSK
 
 /// A zone's key, which signs itself.
 fn key_of(options: &StubOptions, server: Ipv4Addr, apex: &[u8]) -> rdata::DNSKEY {
-    let keys = told(options, server, apex, RecordType::DNSKEY).answers;
+    let keys = response(options, server, apex, RecordType::DNSKEY).answers;
     let RData::DNSSEC(DNSSECRData::DNSKEY(key)) = keys[0].data.clone() else { panic!("{keys:?}") };
     verified(&keys, RecordType::DNSKEY, &read(apex), &key);
     assert!(key.zone_key() && key.secure_entry_point());
@@ -102,14 +102,14 @@ fn read(name: &[u8]) -> Name {
 /// The name of a number in the wire's form, the starts of its zones, its domain's second server and its tag.
 fn name(number: u64) -> (Vec<u8>, [usize; 3], Ipv4Addr, u64) {
     let mut room = [0; 100];
-    let asked = question::write(7, number, false, &mut room);
-    let name = room[HEADER_BYTES..asked.length - 4].to_vec();
-    let domain = question::domain_start(&name).unwrap();
+    let query = query::write(7, number, false, &mut room);
+    let name = room[HEADER_BYTES..query.length - 4].to_vec();
+    let domain = query::domain_start(&name).unwrap();
     let top = name[..name.len() - 1].iter().rposition(|byte| *byte < b'-').unwrap();
-    let referral = bytes(&StubOptions::default(), TOP, &room[..asked.length]);
+    let referral = bytes(&StubOptions::default(), TOP, &room[..query.length]);
     let server = Ipv4Addr::from(*referral.last_chunk::<4>().unwrap());
     let root = name.len() - 1;
-    (name, [root, top, domain], server, asked.tag)
+    (name, [root, top, domain], server, query.tag)
 }
 
 /// From the key that is trusted to the address of a name, each zone vouches for the next one's key, both where it
@@ -127,24 +127,24 @@ fn trust_goes_from_the_root_to_addresses() {
         for (zone, at, child, child_at) in [(root, ROOT, top, TOP), (top, TOP, domain, server)] {
             let (zone, child) = (read(&name[zone..]), &name[child..]);
             let child_key = key_of(&options, child_at, child);
-            let referral = told(&options, at, &name, RecordType::A);
+            let referral = response(&options, at, &name, RecordType::A);
             assert!(!referral.metadata.authoritative && referral.answers.is_empty());
             let sets = verified(&referral.authorities, RecordType::DS, &zone, &key);
             assert!(vouch(&sets, &read(child), &child_key));
             assert_eq!(referral.additionals.len(), 2);
-            let asked = told(&options, at, child, RecordType::DS);
-            assert!(asked.metadata.authoritative);
-            assert_eq!(verified(&asked.answers, RecordType::DS, &zone, &key), sets);
-            let servers = told(&options, child_at, child, RecordType::NS).answers;
+            let ds_response = response(&options, at, child, RecordType::DS);
+            assert!(ds_response.metadata.authoritative);
+            assert_eq!(verified(&ds_response.answers, RecordType::DS, &zone, &key), sets);
+            let servers = response(&options, child_at, child, RecordType::NS).answers;
             verified(&servers, RecordType::NS, &read(child), &child_key);
             key = child_key;
         }
-        let answers = told(&options, server, &name, RecordType::A).answers;
+        let answers = response(&options, server, &name, RecordType::A).answers;
         let found = verified(&answers, RecordType::A, &read(&name[domain..]), &key);
-        let [_, b, c, d] = question::address(tag);
+        let [_, b, c, d] = query::address(tag);
         assert_eq!(found, [RData::A(Ipv4Addr::new(10, b, c, d).into())]);
     }
-    let servers = told(&options, ROOT, &[0], RecordType::NS).answers;
+    let servers = response(&options, ROOT, &[0], RecordType::NS).answers;
     verified(&servers, RecordType::NS, &Name::root(), &root_key);
 }
 
@@ -169,7 +169,7 @@ fn what_is_not_there_is_denied() {
         let key = key_of(&options, at, zone);
         let zone = read(zone);
         for kind in all.into_iter().chain([RecordType::AAAA, RecordType::DS, RecordType::TXT]) {
-            let message = told(&options, at, name, kind);
+            let message = response(&options, at, name, kind);
             assert!(message.metadata.authoritative);
             if has.contains(&kind) {
                 verified(&message.answers, kind, &zone, &key);
@@ -201,30 +201,30 @@ fn types_are_bits() {
 /// Who does not ask for signatures gets what there is without a signer, byte for byte; so do names that are too long.
 /// No message does harm, cut anywhere or with any bit changed.
 #[test]
-fn only_who_asks_gets_signatures() {
+fn signatures_are_sent_on_request() {
     let (with, without) = (signed(), StubOptions::default());
     let (name, _, server, _) = name(11);
     let long = [&[&b"\x3f"[..], &[b'a'; 63]].concat().repeat(3)[..], b"\x03net\0"].concat();
     assert!(long.len() > NAME_BYTES_MAX);
     for at in [ROOT, TOP, server, ANY] {
         for kind in [RecordType::A, RecordType::DNSKEY, RecordType::DS, RecordType::NSEC] {
-            let asked = asking(&name, kind);
-            let mut plain = asked.clone();
+            let query = dnssec_query(&name, kind);
+            let mut plain = query.clone();
             let flags = plain.len() - 4;
             plain[flags] &= !0x80;
             assert_eq!(bytes(&with, at, &plain), bytes(&without, at, &plain));
-            let asked_long = asking(&long, kind);
-            assert_eq!(bytes(&with, at, &asked_long), bytes(&without, at, &asked_long));
+            let long_query = dnssec_query(&long, kind);
+            assert_eq!(bytes(&with, at, &long_query), bytes(&without, at, &long_query));
             let mut room = [0; MESSAGE_BYTES_MAX];
-            for bit in 0..asked.len() * 8 {
-                let mut changed = asked.clone();
+            for bit in 0..query.len() * 8 {
+                let mut changed = query.clone();
                 changed[bit / 8] ^= 0x80 >> (bit % 8);
                 let _ = answer(&changed, Some(at.into()), &with, &mut room);
-                let cut = answer(&asked[..bit / 8], Some(at.into()), &with, &mut room);
-                assert_eq!(cut.is_none(), bit / 8 < asked.len() - OPT.len(), "{}", bit / 8);
+                let cut = answer(&query[..bit / 8], Some(at.into()), &with, &mut room);
+                assert_eq!(cut.is_none(), bit / 8 < query.len() - OPT.len(), "{}", bit / 8);
             }
         }
     }
-    let names = bytes(&with, ANY, &asking(&name, RecordType::A));
+    let names = bytes(&with, ANY, &dnssec_query(&name, RecordType::A));
     assert_eq!(Message::from_vec(&names).unwrap().answers.len(), 1);
 }

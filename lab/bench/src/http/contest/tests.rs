@@ -91,16 +91,16 @@ fn servers_answer_rightly() {
     for measured in &all {
         let kind = measured.work.kind;
         for Entry { name, figures, .. } in measured.entries.iter().filter(|one| !one.is_limit) {
-            let said = format!("{name} {kind:?} {figures:?}");
-            assert_eq!((figures.wrong, figures.failed), (0, 0), "{said}");
-            assert!(figures.threads > 0 && figures.peak_bytes > 1 << 20, "{said}");
+            let context = format!("{name} {kind:?} {figures:?}");
+            assert_eq!((figures.wrong, figures.failed), (0, 0), "{context}");
+            assert!(figures.threads > 0 && figures.peak_bytes > 1 << 20, "{context}");
             match kind {
-                Kind::Hits | Kind::Pass => assert_eq!(figures.fetches, [0.0], "{said}"),
-                Kind::Through => assert!(figures.fetches[0] >= 1.0, "{said}"),
+                Kind::Hits | Kind::Pass => assert_eq!(figures.fetches, [0.0], "{context}"),
+                Kind::Through => assert!(figures.fetches[0] >= 1.0, "{context}"),
                 Kind::Busy => {
                     let most = if *name == "haproxy" { 7.0 } else { 1.0 };
-                    assert!((1.0..=most).contains(&figures.fetches[0]), "{said}");
-                    assert!(figures.last_s[0] >= 0.03 && figures.first_ms.len() == 1, "{said}");
+                    assert!((1.0..=most).contains(&figures.fetches[0]), "{context}");
+                    assert!(figures.last_s[0] >= 0.03 && figures.first_ms.len() == 1, "{context}");
                 }
             }
         }

@@ -94,22 +94,22 @@ fn whole_responses_are_taken() {
 fn wrong_responses_are_found_out() {
     let own = body("/size/10");
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n";
-    let say = |parts: &[&[u8]]| match read("/size/10", &[&parts.concat()], true) {
+    let outcome = |parts: &[&[u8]]| match read("/size/10", &[&parts.concat()], true) {
         Ok(bytes) => bytes.to_string(),
         Err(fault) => fault.to_string(),
     };
     let wrong = body("/size/10/1");
-    assert_eq!(say(&[head, &own]), "10");
-    assert_eq!(say(&[head, &wrong]), "other bytes");
-    assert!(say(&[head, &own[..9]]).starts_with("the connection ended"));
-    assert!(say(&[b"HTTP/1.1 200 OK\r\n"]).starts_with("the connection ended"));
-    assert_eq!(say(&[head, &own, b"!"]), "no HTTP");
-    assert_eq!(say(&[b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n"]), "another length");
-    assert_eq!(say(&[b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"]), "status 503");
-    assert_eq!(say(&[b"HTTP/1.1 200 OK\r\n\r\n"]), "no HTTP");
-    assert_eq!(say(&[b"\r\n\r\n"]), "no HTTP");
-    assert_eq!(say(&[CHUNKED, b"b\r\n", &own, b"x"]), "another length");
-    assert_eq!(say(&[CHUNKED, b"0\r\n\r\n"]), "another length");
-    assert_eq!(say(&[CHUNKED, b"g\r\n"]), "no HTTP");
-    assert_eq!(say(&[&vec![b'x'; 40_000]]), "no HTTP");
+    assert_eq!(outcome(&[head, &own]), "10");
+    assert_eq!(outcome(&[head, &wrong]), "other bytes");
+    assert!(outcome(&[head, &own[..9]]).starts_with("the connection ended"));
+    assert!(outcome(&[b"HTTP/1.1 200 OK\r\n"]).starts_with("the connection ended"));
+    assert_eq!(outcome(&[head, &own, b"!"]), "no HTTP");
+    assert_eq!(outcome(&[b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n"]), "another length");
+    assert_eq!(outcome(&[b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"]), "status 503");
+    assert_eq!(outcome(&[b"HTTP/1.1 200 OK\r\n\r\n"]), "no HTTP");
+    assert_eq!(outcome(&[b"\r\n\r\n"]), "no HTTP");
+    assert_eq!(outcome(&[CHUNKED, b"b\r\n", &own, b"x"]), "another length");
+    assert_eq!(outcome(&[CHUNKED, b"0\r\n\r\n"]), "another length");
+    assert_eq!(outcome(&[CHUNKED, b"g\r\n"]), "no HTTP");
+    assert_eq!(outcome(&[&vec![b'x'; 40_000]]), "no HTTP");
 }

@@ -14,7 +14,7 @@ fn bound() -> (UdpSocket, SocketAddr) {
     (socket, address)
 }
 
-/// A load that ends with its questions, and in any case after a while.
+/// A load that ends with its queries, and in any case after a while.
 fn short(server: SocketAddr) -> LoadOptions {
     LoadOptions {
         warm_up: Duration::ZERO,
@@ -26,14 +26,14 @@ fn short(server: SocketAddr) -> LoadOptions {
     }
 }
 
-/// Questions of ten bytes, numbered, `count` of them.
-fn numbered(count: u64) -> impl FnMut(u16, &mut [u8]) -> Option<Question> {
+/// Queries of ten bytes, numbered, `count` of them.
+fn numbered(count: u64) -> impl FnMut(u16, &mut [u8]) -> Option<Query> {
     let mut number = 0u64;
     move |id, room| {
         number += 1;
         room[..2].copy_from_slice(&id.to_be_bytes());
         room[2..10].copy_from_slice(&number.to_be_bytes());
-        (number <= count).then_some(Question { length: 10, tag: number })
+        (number <= count).then_some(Query { length: 10, tag: number })
     }
 }
 
@@ -55,7 +55,7 @@ fn with_load<S: Send>(
     })
 }
 
-/// An echo answers every question of several sockets, and each answer is matched, checked and timed.
+/// An echo answers every query of several sockets, and each answer is matched, checked and timed.
 #[test]
 fn every_answer_is_counted() {
     let (socket, address) = bound();
@@ -65,7 +65,7 @@ fn every_answer_is_counted() {
         || load(&options, numbered(1000), repeats).unwrap(),
     );
     assert_eq!(
-        (load.answers, load.asked, load.wrong, load.unexpected, load.lost),
+        (load.answers, load.sent, load.wrong, load.unexpected, load.lost),
         (1000, 1000, 0, 0, 0)
     );
     assert_eq!((load.latency.count(), served.answers), (1000, 1000));
@@ -121,7 +121,7 @@ fn bad_servers_are_found_out() {
         Served::default()
     };
     let (_, load) = with_load(serve, || load(&options, numbered(200), repeats).unwrap());
-    assert_eq!((load.asked, load.answers, load.lost, load.wrong), (200, 100, 100, 50));
+    assert_eq!((load.sent, load.answers, load.lost, load.wrong), (200, 100, 100, 50));
     // The last second answers may come after the end.
     assert!((1..=50).contains(&load.unexpected), "{}", load.unexpected);
 }
@@ -133,7 +133,7 @@ fn nobody_is_there() {
     drop(socket);
     let options = LoadOptions { lost_after: Duration::from_millis(50), ..short(address) };
     let load = load(&options, numbered(40), repeats).unwrap();
-    assert_eq!((load.answers, load.asked, load.lost), (0, 40, 40));
+    assert_eq!((load.answers, load.sent, load.lost), (0, 40, 40));
     assert!(load.refused > 0);
 }
 
@@ -149,5 +149,5 @@ fn an_open_load_keeps_its_rate() {
         || load(&options, numbered(100), repeats).unwrap(),
     );
     assert!(start.elapsed() >= Duration::from_millis(99), "{:?}", start.elapsed());
-    assert_eq!((load.asked, load.answers, load.wrong, load.lost), (100, 100, 0, 0));
+    assert_eq!((load.sent, load.answers, load.wrong, load.lost), (100, 100, 0, 0));
 }

@@ -69,7 +69,7 @@ pub(super) fn sync_modes(simulated: &Simulated, measured: Option<&Measured>) -> 
 }
 
 /// A row of the paper's table, and what was simulated and measured for it.
-type Told<'a> = (&'a reported::Sync, Option<&'a Case>, Option<&'a measured::TimedMode>);
+type ReportedRow<'a> = (&'a reported::Sync, Option<&'a Case>, Option<&'a measured::TimedMode>);
 
 fn table_1(simulated: &Simulated, measured: Option<&Measured>) -> ResultTable {
     let modes = [
@@ -77,18 +77,18 @@ fn table_1(simulated: &Simulated, measured: Option<&Measured>) -> ResultTable {
         (Mode::Periodic, TimedMode::Asynchronous),
         (Mode::Independent, TimedMode::Single),
     ];
-    let row = |(told, (mode, timed)): (&'static reported::Sync, _)| {
+    let row = |(reported, (mode, timed)): (&'static reported::Sync, _)| {
         let timed = measured.and_then(|of| of.modes.iter().find(|one| one.mode == timed));
-        (told, mode_case(simulated, mode, "paper", true), timed)
+        (reported, mode_case(simulated, mode, "paper", true), timed)
     };
     let percent = Cell::percent;
-    let columns: [Column<'_, Told<'_>>; 7] = [
-        ("mode", &|(told, ..)| told.name.into()),
-        ("the_paper's_hits_%", &|(told, ..)| percent(told.hit_ratio)),
+    let columns: [Column<'_, ReportedRow<'_>>; 7] = [
+        ("mode", &|(reported, ..)| reported.name.into()),
+        ("the_paper's_hits_%", &|(reported, ..)| percent(reported.hit_ratio)),
         ("simulated_%", &|(_, of, _)| Cell::known(*of, |of| percent(of.outcome.hit_ratio()))),
         ("stale_%", &|(_, of, _)| Cell::known(*of, |of| percent(of.outcome.old_ratio()))),
         ("measured_%", &|(.., of)| Cell::known(*of, |of| percent(of.hit_ratio))),
-        ("the_paper's_Mops", &|(told, ..)| Cell::Number(told.operations as f64 / 1e6, 2)),
+        ("the_paper's_Mops", &|(reported, ..)| Cell::Number(reported.operations as f64 / 1e6, 2)),
         ("measured_Mops", &|(.., of)| Cell::known(*of, |of| Cell::Number(of.mops[0], 2))),
     ];
     ResultTable::of(SYNCS.iter().zip(modes).map(row), &columns)

@@ -1,35 +1,35 @@
-//! Questions for addresses of made-up names, and the check that an answer is the one and right answer.
+//! Queries for addresses of made-up names, and the check that an answer is the one and right answer.
 //!
 //! A name follows from its number, and its address from its name, so neither the generator nor the upstream
-//! keeps a table, and an answer that belongs to another question is found out. Names are 13 to 51 bytes on
+//! keeps a table, and an answer that belongs to another query is found out. Names are 13 to 51 bytes on
 //! the wire, 27 on average, which is about what resolvers see: a domain, most often with a label in front of it.
 //! Every domain has two names, 512 numbers apart: where a resolver finds its way by itself, the second one
-//! profits from what it learnt of the first, so that a miss costs one and a half questions to others.
+//! profits from what it learnt of the first, so that a miss costs one and a half queries to others.
 //!
 //! Invariants
 //! 1. Names of different numbers below [`NUMBERS`] differ.
 //! 2. Names are in lower case, so that an upstream that folds case hashes the same bytes.
 //!
-//! Cost: tens of nanoseconds a question and an answer; no memory.
+//! Cost: tens of nanoseconds a query and an answer; no memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::data::mix;
-use crate::net::load::Question;
+use crate::net::load::Query;
 
 /// Numbers of names.
 pub const NUMBERS: u64 = 1 << (CODE_LETTERS * LETTER_BITS);
 /// Numbers from here on are asked once in a run: they are misses.
 pub const FRESH_FROM: u64 = 1 << 36;
-/// Bytes that an answer has more than its question: an address behind a pointer to the name (RFC 1035,
+/// Bytes that an answer has more than its query: an address behind a pointer to the name (RFC 1035,
 /// sections 3.2.1 and 4.1.4).
 pub const ANSWER_ADDS_BYTES: usize = 16;
 /// Bytes of a message before its question (RFC 1035, section 4.1.1).
 pub const HEADER_BYTES: usize = 12;
 /// Type A, class IN.
 pub const TYPE_A_CLASS_IN: [u8; 4] = [0, 1, 0, 1];
-/// AD, in the fourth byte: the answer was validated, or its asker wants to know (RFC 6840, section 5.7).
+/// AD, in the fourth byte: the answer was validated, or its client wants to know (RFC 6840, section 5.7).
 pub const AUTHENTIC: u8 = 0x20;
 
 /// An empty OPT record: no options, 1,232 bytes (RFC 6891, section 6.1.2).
@@ -159,9 +159,9 @@ pub fn address(hash: u64) -> [u8; 4] {
     [10, (hash >> 40) as u8, (hash >> 48) as u8, (hash >> 56) as u8]
 }
 
-/// Writes the question for a number's address, with an OPT record or without: what `load` wants to know of it. RD
+/// Writes the query for a number's address, with an OPT record or without: what `load` wants to know of it. RD
 /// is set, as stubs do.
-pub fn write(id: u16, number: u64, edns: bool, room: &mut [u8]) -> Question {
+pub fn write(id: u16, number: u64, edns: bool, room: &mut [u8]) -> Query {
     room[..2].copy_from_slice(&id.to_be_bytes());
     room[2..HEADER_BYTES].copy_from_slice(&[1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
     let end = HEADER_BYTES + write_name(number, &mut room[HEADER_BYTES..]);
@@ -172,7 +172,7 @@ pub fn write(id: u16, number: u64, edns: bool, room: &mut [u8]) -> Question {
         room[length..length + OPT.len()].copy_from_slice(&OPT);
         length += OPT.len();
     }
-    Question { length, tag: name_hash(&room[HEADER_BYTES..end]) }
+    Query { length, tag: name_hash(&room[HEADER_BYTES..end]) }
 }
 
 /// Whether bytes hold the question with this tag, as asked: name in its case, type and class. Where they do,
@@ -257,14 +257,14 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    fn asked(number: u64) -> (Vec<u8>, u64) {
+    fn query(number: u64) -> (Vec<u8>, u64) {
         let mut room = [0xff; 100];
-        let Question { length, tag } = write(0x1234, number, false, &mut room);
+        let Query { length, tag } = write(0x1234, number, false, &mut room);
         (room[..length].to_vec(), tag)
     }
 
     fn answered(number: u64) -> (Vec<u8>, u64) {
-        let (mut bytes, tag) = asked(number);
+        let (mut bytes, tag) = query(number);
         bytes[2..8].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1]);
         bytes.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 14, 16, 0, 4]);
         bytes.extend(address(tag));
@@ -278,7 +278,7 @@ mod tests {
         let mut seen = HashSet::new();
         let (mut total, count) = (0, 200_000);
         for number in (0..count / 2).chain(FRESH_FROM..FRESH_FROM + count / 2) {
-            let (bytes, tag) = asked(number);
+            let (bytes, tag) = query(number);
             let name = &bytes[HEADER_BYTES..bytes.len() - 4];
             assert!((13..=51).contains(&name.len()), "{number}: {}", name.len());
             assert_eq!(name_end(name, 0), Some(name.len()));
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn two_names_share_a_domain() {
         let domain = |number| {
-            let (bytes, _) = asked(number);
+            let (bytes, _) = query(number);
             let name = bytes[HEADER_BYTES..bytes.len() - 4].to_vec();
             name[domain_start(&name).unwrap()..].to_vec()
         };
@@ -319,10 +319,10 @@ mod tests {
     fn every_bit_counts() {
         let (bytes, tag) = answered(77);
         assert!(is_answer(tag, &bytes));
-        let question = bytes.len() - ANSWER_ADDS_BYTES;
-        let mut whole = bytes[..question].to_vec();
-        whole.extend(&bytes[HEADER_BYTES..question - 4]);
-        whole.extend(&bytes[question + 2..]);
+        let answer_at = bytes.len() - ANSWER_ADDS_BYTES;
+        let mut whole = bytes[..answer_at].to_vec();
+        whole.extend(&bytes[HEADER_BYTES..answer_at - 4]);
+        whole.extend(&bytes[answer_at + 2..]);
         whole.extend([0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0]);
         assert!(is_answer(tag, &whole) && !is_validated(tag, &whole));
         whole[3] |= AUTHENTIC;
@@ -332,21 +332,21 @@ mod tests {
             changed[bit / 8] ^= 0x80 >> (bit % 8);
             // AA, RD, RA, AD, CD and the reserved bit may be as they like; so may counts behind, and the TTL.
             let free = matches!(bit, 21 | 23 | 24..=27) || (64..96).contains(&bit);
-            let ttl = (question + 6) * 8..(question + 10) * 8;
+            let ttl = (answer_at + 6) * 8..(answer_at + 10) * 8;
             assert_eq!(is_answer(tag, &changed), free || ttl.contains(&bit), "bit {bit}");
         }
         assert!((0..bytes.len()).all(|length| !is_answer(tag, &bytes[..length])));
     }
 
-    /// An echo is the question and as many bytes more as an answer has.
+    /// An echo is the query and as many bytes more as an answer has.
     #[test]
     fn an_echo_is_no_answer() {
-        let (mut bytes, tag) = asked(5);
+        let (mut bytes, tag) = query(5);
         bytes.extend([0; ANSWER_ADDS_BYTES]);
         assert!(is_echo(tag, &bytes) && !is_answer(tag, &bytes));
         assert!(!is_echo(tag ^ 1, &bytes) && !is_echo(tag, &bytes[..bytes.len() - 1]));
         let mut room = [0; 200];
-        let Question { length, tag } = write(1, 5, true, &mut room);
+        let Query { length, tag } = write(1, 5, true, &mut room);
         assert_eq!(length + ANSWER_ADDS_BYTES, bytes.len() + OPT.len());
         assert!(is_echo(tag, &room[..length + ANSWER_ADDS_BYTES]));
         assert!(!is_echo(tag, &room[..bytes.len()]));
