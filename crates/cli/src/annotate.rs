@@ -91,6 +91,7 @@ pub fn annotate(resolved: Resolved, again: Again) -> Outcome {
             Some(capture) => larder_annotate::run_live(&options, capture, &progress),
             None => larder_annotate::run(&options, &progress),
         };
+        signals::finish();
         run.map_err(failed)?
     };
     // It is about flows.

@@ -4,8 +4,8 @@
 //! compares the settings with those in force.
 
 use std::io::{self, IsTerminal};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use larder_annotate::Progress;
@@ -17,17 +17,27 @@ use signal_hook::iterator::Signals;
 
 use crate::logs;
 
-/// Sets `progress.stop` at the first signal, and logs that if there is a `log`; a SIGINT a second or
-/// more later ends the process with 130.
+/// Held while the run is stopped and the line about it is logged.
+static STOPPING: Mutex<()> = Mutex::new(());
+
+/// Waits until the line about a stop is logged, if the run was stopped: the run may end sooner.
+pub fn finish() {
+    drop(STOPPING.lock());
+}
+
+/// Sets `progress.stop` at the first signal, and logs that if there is a `log`, for which [`finish`]
+/// waits; a SIGINT a second or more later ends the process with 130.
 ///
 /// The thread that waits for signals lives as long as the process.
 pub fn stop_on_signals(progress: &Arc<Progress>, log: Option<Log>) -> io::Result<()> {
     let progress = Arc::clone(progress);
     call_on_signals(true, "", move || {
+        let _stopping = STOPPING.lock();
+        // Before the line: who reads that may rely on it.
+        progress.stop.store(true, Ordering::Release);
         if let Some(log) = &log {
             log.info("stopping").text("hint", logs::AGAIN);
         }
-        progress.stop.store(true, Ordering::Release);
     })
 }
 

@@ -6,7 +6,7 @@
 //! kernel restarts it): it ends with the next bytes, the end of the pipe, or that SIGINT.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::Mutex;
+use std::sync::{Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -42,14 +42,20 @@ pub fn call_on_signals(
         for signal in signals.forever() {
             match rule.signal(signal == SIGINT, Instant::now()) {
                 StopStep::Stop => {
+                    // Who reads the line may rely on it: it is printed after `act`.
+                    let (acted, wait) = mpsc::channel::<()>();
                     if !quiet {
                         // Standard error may be a pipe that is full: this thread must still read
                         // the signal that forces the end.
-                        let saying = thread::Builder::new().spawn(move || say_stopping(text));
+                        let saying = thread::Builder::new().spawn(move || {
+                            let _ = wait.recv();
+                            say_stopping(text);
+                        });
                         // Before `act`, so that the end of the run finds it.
                         *SAYING.lock().unwrap_or_else(|poison| poison.into_inner()) = saying.ok();
                     }
                     act();
+                    drop(acted);
                 }
                 StopStep::Ignore => {}
                 StopStep::Force => low_level::exit(INTERRUPTED.into()),
@@ -74,24 +80,31 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
-    /// The first signal stops the run, and the process still writes what was read. By then its line
-    /// is queued, and the end waits for it.
+    /// The first signal stops the run, and the process still writes what was read. Only then its
+    /// line is printed, and the end waits for it.
     #[test]
     fn the_first_signal_acts() {
         let is_called = Arc::new(AtomicBool::new(false));
         let called = Arc::clone(&is_called);
-        call_on_signals(false, "stopping", move || called.store(true, Ordering::Release))
-            .expect("handlers can be set");
+        let act = move || {
+            // The line would be printed by then, if it did not wait.
+            thread::sleep(Duration::from_millis(100));
+            called.store(true, Ordering::Release);
+        };
+        call_on_signals(false, "stopping", act).expect("handlers can be set");
         assert!(!is_called.load(Ordering::Acquire));
         low_level::raise(SIGINT).expect("a signal to ourselves");
         let raised = Instant::now();
-        while !is_called.load(Ordering::Acquire) {
+        let is_printed = || {
+            let saying = SAYING.lock().unwrap_or_else(|poison| poison.into_inner());
+            saying.as_ref().map(JoinHandle::is_finished)
+        };
+        while is_printed() != Some(true) {
             assert!(raised.elapsed() < Duration::from_secs(60), "the signal got lost");
             thread::yield_now();
         }
-        let is_saying = || SAYING.lock().unwrap_or_else(|poison| poison.into_inner()).is_some();
-        assert!(is_saying());
+        assert!(is_called.load(Ordering::Acquire), "the line came before the stop");
         finish();
-        assert!(!is_saying());
+        assert_eq!(is_printed(), None);
     }
 }
