@@ -38,6 +38,7 @@ use larder_wire::{Addr, Name};
 use crate::Error;
 use crate::confidence::{self, Cell, Counters};
 use crate::flow::FlowKey;
+use crate::names::Found;
 use crate::options::Options;
 use crate::record::{End, NameFlags, NameSource, Naming, UnnamedReason};
 use aliases::Aliases;
@@ -168,7 +169,9 @@ impl Evidence {
         own: Option<Own<'_>>,
     ) -> Cell {
         let looked_up = candidates.len();
-        let aliases = self.aliases.as_mut();
+        // Of several names, the one that the client looked up itself is the one it means.
+        let is_own_lookup = naming.source == NameSource::DnsPair && looked_up > 1;
+        let aliases = self.aliases.as_mut().filter(|_| !is_own_lookup);
         let learned = aliases.and_then(|known| known.alias_of(scope, client, &naming.name, own));
         if let Some(learned) = learned {
             candidates.retain(|name| *name != learned);
@@ -196,11 +199,18 @@ pub(crate) fn leave_out(ends: [&mut End; 2], least: u8) {
     }
 }
 
-/// True if a statement of the flow shows what its client means by the name that lookups gave: the
-/// only one for its responder, and not one that a forger can give to any address.
-pub(crate) fn teaches(source: NameSource, flags: NameFlags, rivals: &[Name]) -> bool {
+/// True if the statement of a flow shows what its client means by the name that lookups gave,
+/// `found`, which must not be one that a forger can give to any address. With rivals, that is the
+/// name itself, or the head of its chain if the client did not look the name up itself: `is_head`
+/// tells whether the stated name is that.
+pub(crate) fn teaches(found: &Found, stated: &Name, is_head: impl FnOnce() -> bool) -> bool {
     let forged = NameFlags::UNSOLICITED.with(NameFlags::CLAIMED);
-    source.is_lookup() && rivals.is_empty() && !flags.intersects(forged)
+    let Found { name, source, flags, rivals, .. } = found;
+    source.is_lookup()
+        && !flags.intersects(forged)
+        && (rivals.is_empty()
+            || stated == name
+            || *source != NameSource::DnsPair && rivals.contains(stated) && is_head())
 }
 
 /// The statements of a batch's workers, in the order of their packets.

@@ -3,7 +3,8 @@
 //! A resolver between client and capture often holds the first names of a chain of aliases. Then
 //! the capture has only the name of a CDN's host. If an address had this one name and a flow to it
 //! stated another, the stated name is what this client means by it. For other clients it counts
-//! once two different clients have stated it.
+//! once two different clients have stated it. Where the address had more names, the stated one must
+//! be the head of the chain of aliases to the looked-up one (`teaches`).
 //!
 //! | key | value |
 //! |---|---|

@@ -210,6 +210,33 @@ fn a_trial_does_not_see_its_own_statement() {
     assert!(seen[3].1 < shipped, "the first trial was wrong, and counts for the fourth");
 }
 
+/// A statement teaches where lookups gave one name; and with rivals, where it is that name or the head
+/// of its chain. A name that a forger can give to any address teaches nothing.
+#[test]
+fn what_a_statement_teaches() {
+    let found = |flags, rivals: &[&str]| Found {
+        name: name(D),
+        source: NameSource::DnsAddress,
+        time_ns: 0,
+        flags,
+        rivals: rivals.iter().map(|rival| name(rival)).collect(),
+        support: Default::default(),
+    };
+    let asks_nothing = || -> bool { panic!("the chain does not matter") };
+    assert!(teaches(&found(NameFlags::NONE, &[]), &name(S), asks_nothing));
+    assert!(teaches(&found(NameFlags::AMBIGUOUS, &[S]), &name(D), asks_nothing));
+    assert!(teaches(&found(NameFlags::AMBIGUOUS, &[S]), &name(S), || true));
+    assert!(!teaches(&found(NameFlags::AMBIGUOUS, &[S]), &name(S), || false));
+    assert!(!teaches(&found(NameFlags::AMBIGUOUS, &["x.example"]), &name(S), asks_nothing));
+    let of_pair = Found { source: NameSource::DnsPair, ..found(NameFlags::AMBIGUOUS, &[S]) };
+    assert!(!teaches(&of_pair, &name(S), || true), "the client looked this one up itself");
+    for forged in [NameFlags::UNSOLICITED, NameFlags::CLAIMED] {
+        assert!(!teaches(&found(forged, &[]), &name(S), asks_nothing));
+    }
+    let of_host = Found { source: NameSource::Mdns, ..found(NameFlags::NONE, &[]) };
+    assert!(!teaches(&of_host, &name(S), asks_nothing));
+}
+
 /// Statements of several workers come in the order of packets, and by flow where a packet has two.
 #[test]
 fn statements_are_in_order() {

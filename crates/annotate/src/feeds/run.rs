@@ -245,7 +245,7 @@ impl Annotator {
             let Said { server_name, is_quic, http_host } = &query.said;
             let stated = choose(server_name.as_ref(), *is_quic, http_host.as_ref(), self.sources);
             if let (Some(found), Some((name, _))) = (&found, stated)
-                && evidence::teaches(found.source, found.flags, &found.rivals)
+                && evidence::teaches(found, name, || view.is_alias(name, &found.name, u64::MAX))
             {
                 let own = Own { flow: line, stated: name.as_bytes() };
                 self.evidence.learn(Scope::NONE, client, &found.name, own);

@@ -373,20 +373,27 @@ impl<'a> View<'a> {
 
     /// True when an alias chain that was seen leads from one of `names` to `stated`, or back.
     pub fn are_joined(&self, stated: &Name, names: &[Name], packet: u64) -> bool {
-        let leads = |from: &[u8], to: &dyn Fn(&[u8]) -> bool| {
-            let mut at = from.to_vec();
-            for _ in 0..CHAIN_STEPS_MAX {
-                let Some(owner) = self.owner_of(&at, packet) else { return false };
-                if to(&owner) {
-                    return true;
-                }
-                at = owner;
-            }
-            false
-        };
         let is_one = |name: &[u8]| names.iter().any(|one| one.as_bytes() == name);
-        leads(stated.as_bytes(), &is_one)
-            || names.iter().any(|one| leads(one.as_bytes(), &|name| name == stated.as_bytes()))
+        self.has_owner(stated, packet, is_one)
+            || names.iter().any(|name| self.is_alias(stated, name, packet))
+    }
+
+    /// True when a chain of aliases that was seen leads from `alias` to `target`.
+    pub fn is_alias(&self, alias: &Name, target: &Name, packet: u64) -> bool {
+        self.has_owner(target, packet, |owner| owner == alias.as_bytes())
+    }
+
+    /// True when the owner of an alias to `target`, or an owner of that one, is wanted.
+    fn has_owner(&self, target: &Name, packet: u64, is_wanted: impl Fn(&[u8]) -> bool) -> bool {
+        let mut at = target.as_bytes().to_vec();
+        for _ in 0..CHAIN_STEPS_MAX {
+            let Some(owner) = self.owner_of(&at, packet) else { return false };
+            if is_wanted(&owner) {
+                return true;
+            }
+            at = owner;
+        }
+        false
     }
 
     /// The owner of the alias to `target`.

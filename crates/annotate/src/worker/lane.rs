@@ -293,13 +293,14 @@ impl Lane<'_, '_> {
         let Known { destination, own, .. } = &**flow.user.known.as_ref()?;
         let (found, own) = (destination.as_ref()?, own.as_ref()?);
         // The server name of an encrypted ClientHello is the provider's.
-        let teaches = evidence::teaches(found.source, found.flags, &found.rivals)
-            && flow.looked_up_from_low == flow.source_is_low
+        let is_plain = flow.looked_up_from_low == flow.source_is_low
             && !own.contradicts
             && own.ech != Some(true);
-        let (name, _) = teaches.then(|| own.chosen(self.names()))??;
-        Some(Statement {
-            packet: self.number(event),
+        let (name, _) = is_plain.then(|| own.chosen(self.names()))??;
+        let packet = self.number(event);
+        let is_head = || self.view.is_alias(name, &found.name, packet);
+        evidence::teaches(found, name, is_head).then(|| Statement {
+            packet,
             first_packet: flow.first_packet,
             key: flow.key(),
             client: flow.source().0,
