@@ -1,11 +1,11 @@
 //! What it costs one loop to send something to another: `cargo bench -p larder-bench --bench mail`. Under `cargo test`
 //! a few messages are sent, to show that it works.
 //!
-//! A loop on the last core receives messages of another on the first, and sleeps in the kernel when there are none. Three
-//! queues: the one that loops of `larder http` have, a lock around a vector and a word that says whether the reader
-//! sleeps; the standard library's channel, which has no lock, with a word of the same kind next to it; and the same
-//! channel with a wake-up for each message. *One at a time*: the sender waits for an answer before it sends the next,
-//! so that each finds a sleeper. *Many*: it sends without a pause, in bursts of 64.
+//! A loop on the last core receives messages of another on the first, and sleeps in the kernel when there are none.
+//! Three queues: the one that loops of `larder http` have, a lock around a vector and a word that says whether the
+//! reader sleeps; the standard library's channel, which has no lock, with a word of the same kind next to it; and the
+//! same channel with a wake-up for each message. *One at a time*: the sender waits for an answer before it sends the
+//! next, so that each finds a sleeper. *Many*: it sends without a pause, in bursts of 64.
 //!
 //! Figures are nanoseconds of both threads' processor time a message, medians of the rounds with their 95 % interval.
 
