@@ -54,6 +54,8 @@ pub fn run(
         Frame::of(Format::Lines(Box::new(writer()?))),
     )?;
     let mut knowledge = Knowledge::open(options, false, progress)?;
+    // Logs do not state when they began.
+    knowledge.first_ns.get_or_insert(i64::MIN);
     knowledge.until(time_ns, progress)?;
     let mut summary = Summary::default();
     if progress.stop.load(Ordering::Relaxed) {

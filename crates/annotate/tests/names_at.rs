@@ -91,6 +91,22 @@ fn the_moment_and_the_client_decide() {
     assert_eq!(name(query(0, None, server)), "");
 }
 
+/// A log does not state when it began, so an address without a lookup in it was not looked up.
+#[test]
+fn logs_name_addresses_too() {
+    let dnstap = captures::recorded_folder().join("dnstap-unbound.fstrm");
+    let of_log = |text: &str| {
+        let names_at = query(i64::MAX, None, addr(text));
+        let dnstap = Some(Endpoint::Path(dnstap.clone()));
+        let [row] = &rows(Options { dnstap, names_at, ..Options::default() })[..] else {
+            panic!("one row")
+        };
+        (row["destination.domain"].clone(), row["larder.destination.unnamed_reason"].clone())
+    };
+    assert_eq!(of_log("203.0.113.20"), ("www.green.example".to_owned(), String::new()));
+    assert_eq!(of_log("203.0.113.99"), (String::new(), "no_lookup_seen".to_owned()));
+}
+
 /// Each format has a line for each address, in the order of the query, twice for the same address; formats for
 /// flows are refused.
 #[test]
