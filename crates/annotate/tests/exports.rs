@@ -136,6 +136,31 @@ fn every_version_gives_the_same_flow() {
     }
 }
 
+/// NetFlow v9 states the second in which a packet was sent. One that came within it was sent when it came; the flows
+/// of one that came later began up to a second later than stated.
+#[test]
+fn coarse_clocks_are_refined() {
+    let fields = [&FLOW[..], &[(22, 4), (21, 4)]].concat();
+    let uptimes = [991_250_u32, 992_000].map(u32::to_be_bytes).concat();
+    let data = set(256, &[flow_bytes(5), uptimes].concat());
+    let packet = v9(1_001_000, &[set(0, &template(256, &fields)), data]);
+    let before_ns = (1_001_000 - 991_250) * 1_000_000;
+    for (late_ns, start_ns, slack_ns) in [
+        (0, SENT_NS - before_ns, 999_999),
+        (700_000_000, SENT_NS + 700_000_000 - before_ns, 999_999),
+        (1_000_000_000, SENT_NS - before_ns, 1_000_999_998),
+        (-1, SENT_NS - before_ns, 1_000_999_998),
+    ] {
+        let mut flows = Vec::new();
+        let taken =
+            Collector::new().datagram(EXPORTER, SENT_NS + late_ns, &packet, |it| flows.push(it));
+        assert_eq!(taken, Ok(()));
+        let found: Vec<(i64, i64)> =
+            flows.iter().map(|flow| (flow.start_ns, flow.slack_ns)).collect();
+        assert_eq!(found, [(start_ns, slack_ns)], "{late_ns} ns later");
+    }
+}
+
 /// A packet whose lengths lie is refused whole, counted by kind, and changes nothing: templates of no bytes or
 /// too many fields, sets beyond the packet, scopes that are no scopes. Invariant 1 of `check`.
 #[test]

@@ -29,6 +29,7 @@ const IPFIX_HEADER_BYTES: usize = 16;
 const SET_HEADER_BYTES: usize = 4;
 /// The first number of data sets, and so of templates.
 const DATA_SET_MIN: u16 = 256;
+const SECOND_NS: i64 = 1_000_000_000;
 /// The length that stands for "variable" (RFC 7011, section 7).
 const VARIABLE: u16 = u16::MAX;
 
@@ -41,6 +42,9 @@ pub struct Checked<'a> {
     pub domain: u32,
     /// When the exporter sent it, ns since 1970 UTC by the exporter's clock.
     pub sent_ns: i64,
+    /// It was sent up to this much later, ns: the header of v9 has whole seconds, and uptimes are
+    /// relative to the moment itself.
+    pub sent_slack_ns: i64,
     /// Time since the exporter booted, ms; 0 for IPFIX.
     pub uptime_ms: u32,
     /// The packet, without bytes after its end.
@@ -73,6 +77,7 @@ fn v5(datagram: &[u8]) -> Result<Checked<'_>, &'static str> {
         version: 5,
         domain: u16_at(datagram, 20).unwrap_or(0).into(),
         sent_ns: seconds_ns(datagram, 8) + i64::from(u32_at(datagram, 12).unwrap_or(0)),
+        sent_slack_ns: 0,
         uptime_ms: u32_at(datagram, 4).unwrap_or(0),
         bytes: datagram.get(..len).ok_or("flows_cut")?,
     })
@@ -87,6 +92,7 @@ fn v9(datagram: &[u8]) -> Result<Checked<'_>, &'static str> {
         version: 9,
         domain: u32_at(datagram, 16).unwrap_or(0),
         sent_ns: seconds_ns(datagram, 8),
+        sent_slack_ns: SECOND_NS - 1,
         uptime_ms: u32_at(datagram, 4).unwrap_or(0),
         bytes: &datagram[..len],
     })
@@ -109,6 +115,7 @@ fn ipfix(datagram: &[u8]) -> Result<Checked<'_>, &'static str> {
         version: 10,
         domain: u32_at(datagram, 12).unwrap_or(0),
         sent_ns: seconds_ns(datagram, 4),
+        sent_slack_ns: 0,
         uptime_ms: 0,
         bytes: message,
     })
@@ -212,7 +219,7 @@ fn fields_of(
 }
 
 fn seconds_ns(bytes: &[u8], at: usize) -> i64 {
-    i64::from(u32_at(bytes, at).unwrap_or(0)) * 1_000_000_000
+    i64::from(u32_at(bytes, at).unwrap_or(0)) * SECOND_NS
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {

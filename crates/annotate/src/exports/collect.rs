@@ -19,6 +19,10 @@
 //! [`CLOCK_NS_MAX`] from that, the exporter's times are moved onto the receiver's clock, and the
 //! records are counted (`flows_clock`): else flows would get the names of another time.
 //!
+//! Coarse clocks: v9 states the second in which a packet was sent, and flows in milliseconds before that
+//! moment. A packet that came within that second is taken to have been sent when it came; of another one,
+//! the start of a flow is uncertain by a second more ([`Export::slack_ns`]).
+//!
 //! Cost: one allocation for each record and some of its fields, by the parser.
 
 use std::collections::{BTreeMap, HashMap};
@@ -131,7 +135,7 @@ impl Collector {
             counting.add(kind, 1);
             Err(kind)
         };
-        let packet = match check(datagram) {
+        let mut packet = match check(datagram) {
             Ok(packet) => packet,
             Err(kind) => return refused(kind, &mut counting),
         };
@@ -148,6 +152,10 @@ impl Collector {
         let parsed = pair.parser.parse_bytes(packet.bytes);
         counting.add("flows_packets", 1);
         let late_ns = received_ns.saturating_sub(packet.sent_ns);
+        if (0..=packet.sent_slack_ns).contains(&late_ns) {
+            // It came in the second in which it was sent: the moment is better known than stated.
+            (packet.sent_ns, packet.sent_slack_ns) = (received_ns, 0);
+        }
         let step_ns = if late_ns.abs() > CLOCK_NS_MAX { late_ns } else { 0 };
         let exporter =
             Exporter { addr: exporter, domain: packet.domain, sampling_rate: pair.sampling_rate };

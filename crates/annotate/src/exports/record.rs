@@ -257,7 +257,8 @@ impl Time {
             Time::Uptime(at_ms) => {
                 // The counter wraps after 49 days; a time of the next half is in the future.
                 let before_ms = packet.uptime_ms.wrapping_sub(at_ms).cast_signed();
-                Some((packet.sent_ns.checked_sub(i64::from(before_ms) * MS_NS)?, MS_NS - 1))
+                let slack_ns = packet.sent_slack_ns + MS_NS - 1;
+                Some((packet.sent_ns.checked_sub(i64::from(before_ms) * MS_NS)?, slack_ns))
             }
         }
     }
