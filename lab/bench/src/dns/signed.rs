@@ -24,7 +24,7 @@ pub const NSEC: u8 = 47;
 /// A key.
 pub const DNSKEY: u8 = 48;
 
-/// Longest name with which a signed answer has less than 1,000 bytes; those of [`super::question`] have 51 at most.
+/// Longest name with which a signed answer has less than 1,000 bytes; those of [`super::query`] have 51 at most.
 pub const NAME_BYTES_MAX: usize = 128;
 
 /// A zone's key that signs keys too, protocol 3 (RFC 4034, section 2.1).
