@@ -230,8 +230,8 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             }
             Unresolved::All => destination.naming.is_none(),
         };
-        let (place, end_ns) =
-            (Place { end_packet, first_packet: flow.first_packet, key: flow.key() }, record.end_ns);
+        let (first_packet, key, end_ns) = (flow.first_packet, flow.key(), record.end_ns);
+        let place = Place { end_packet, first_packet, key };
         let body = if is_wanted { self.log(record) } else { self.leave_out(record) };
         if is_wanted || trial.is_some() {
             self.output.ended.push(Ended { place, end_ns, body, trial });
