@@ -39,6 +39,16 @@ pub(crate) fn make_directory(path: &Path, access: Access) -> Result<(), Error> {
     })
 }
 
+/// Names for sources that state no networks: those of `--names-load`, and no readers.
+pub(crate) fn names_without_networks(options: &Options, budget_bytes: u64) -> Result<Names, Error> {
+    let Options { seed, candidates_max, rules, .. } = *options;
+    let (mut names, _) = Names::new(budget_bytes, 0, seed, candidates_max, rules)?;
+    if let Some(path) = &options.names_load {
+        load_names(&mut names, path, true, &mut || ())?;
+    }
+    Ok(names)
+}
+
 pub(crate) fn load_names(
     names: &mut Names,
     path: &PathBuf,

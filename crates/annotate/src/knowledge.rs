@@ -19,7 +19,7 @@ use larder_wire::scope::Scope;
 
 use crate::decode::{self, Counts, Decoded, Keying, decode};
 use crate::feeds::external_names::ExternalNames;
-use crate::files::{load_names, open_inputs};
+use crate::files::{names_without_networks, open_inputs};
 use crate::learn::{NameLearner, OBSERVATIONS_MAX};
 use crate::names::{Ends, Found, LearnedMarks, Names};
 use crate::options::{Damage, Options, Summary, add_damage};
@@ -69,16 +69,7 @@ impl Knowledge {
     ) -> Result<Knowledge, Error> {
         // Exporters rarely state a VLAN, so names of all networks count.
         let options = Options { ignore_vlan: true, ..options.clone() };
-        let (mut names, _) = Names::new(
-            options.names_budget_bytes,
-            0,
-            options.seed,
-            options.candidates_max,
-            options.rules,
-        )?;
-        if let Some(path) = &options.names_load {
-            load_names(&mut names, path, true, &mut || ())?;
-        }
+        let names = names_without_networks(&options, options.names_budget_bytes)?;
         let marks = names.learned();
         let mut learner = NameLearner::new(names, &options);
         learner.log = None;

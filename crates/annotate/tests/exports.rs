@@ -209,8 +209,8 @@ fn lies_about_lengths_are_refused() {
     );
 }
 
-/// Templates change under way, never come, or come without end; domains and exporters likewise. Memory stays
-/// bounded, and all is counted.
+/// Templates that are redefined, are never sent, or are sent without end, and too many domains and exporters:
+/// memory stays bounded, and all is counted.
 #[test]
 fn templates_and_exporters_are_bounded() {
     let with_times = [&FLOW[..], &[(150, 4), (151, 4)]].concat();

@@ -37,7 +37,9 @@ use super::input;
 use super::zeek::Column;
 use super::{Said, Value};
 use crate::evidence::{self, Evidence, Observer, Own, Trial};
-use crate::files::{load_names, make_directory, open_output, save_all_names, save_stats};
+use crate::files::{
+    make_directory, names_without_networks, open_output, save_all_names, save_stats,
+};
 use crate::format::fields::FIELDS;
 use crate::format::schema::{self, Field};
 use crate::names::{Found, Key, LearnedMarks, Names};
@@ -76,17 +78,8 @@ pub fn run(
     let name = text.name.clone();
     let streams = text.live || *endpoint == Endpoint::Pipe;
     let external_names = ExternalNames::open(options, streams, progress)?;
-    let (mut names, _) = Names::new(
-        evidence::budgets(options.names_budget_bytes).0,
-        0,
-        options.seed,
-        options.candidates_max,
-        options.rules,
-    )?;
-    if let Some(path) = &options.names_load {
-        // Logs do not state networks.
-        load_names(&mut names, path, true, &mut || ())?;
-    }
+    let (names_bytes, _) = evidence::budgets(options.names_budget_bytes);
+    let names = names_without_networks(options, names_bytes)?;
     if let Some(directory) = &options.directory {
         make_directory(directory, options.access)?;
     }
