@@ -5,6 +5,9 @@
 //! operations. A panic under the lock poisons the shard: its half-done change is never published,
 //! later locks fail, reads still work.
 
+mod moves;
+mod usage;
+
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU32 as PlainAtomicU32;
 
@@ -16,25 +19,19 @@ use crate::config::Fault;
 use crate::error::{Error, Stalled};
 use crate::leases::Leases;
 use crate::log::{Log, LogPosition, PARKED, Place, Record};
-use crate::pages::{ClassUse, PageUse, Pages};
+use crate::pages::Pages;
 use crate::region::Memory;
 use crate::sync::{Mutex, MutexGuard, Ordering};
-use crate::table::{Bucket, MainTable, WAYS};
+use crate::table::{Bucket, MainTable};
+
+pub use self::moves::ToMove;
+pub use self::usage::ReaderLag;
 
 /// Revoked slots checked per reclaim. All are checked before main reports that no slot is left.
 const REVOKED_PER_RECLAIM: usize = 16;
 
 /// How many records ahead the log's lines are prefetched.
 const LOG_AHEAD: u64 = 24;
-
-/// One reader's lag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReaderLag {
-    /// The reader's number.
-    pub reader: usize,
-    /// Records between its cursor and the tail; `None` while it is parked.
-    pub behind: Option<u64>,
-}
 
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -572,112 +569,6 @@ impl Main<'_> {
         self.push(Record { place: Place::mask(bucket), ..Record::default() });
     }
 
-    /// True while fewer than `pages_low` pages are free, or a page is half drained: time for
-    /// [`Main::next_to_move`].
-    #[inline]
-    pub fn is_low(&self, pages_low: u32) -> bool {
-        self.books.pages.is_low(pages_low)
-    }
-
-    /// A live slot of the page that is being emptied, which should be copied elsewhere by
-    /// [`Main::copy_forward`]. If no page is being emptied, `start` chooses one.
-    pub fn next_to_move(&mut self, start: bool) -> Option<ToMove> {
-        let id = self.books.pages.next_to_move(start)?;
-        Some(ToMove { id, shard: self.core.id })
-    }
-
-    /// The slot that should move.
-    pub fn slot_to_move(&self, ticket: &ToMove) -> Slot<'_> {
-        assert_eq!(ticket.shard, self.core.id, "a ticket is used in the shard that gave it");
-        assert!(self.books.pages.is_live(ticket.id), "a ticket is used before the next change");
-        // SAFETY: the slot is live, and retiring it needs `&mut self`, which the view excludes.
-        unsafe { self.core.arena.view(ticket.id) }
-    }
-
-    /// True if this way leads to the slot that should move.
-    pub fn leads_to(&self, bucket: usize, way: usize, ticket: &ToMove) -> bool {
-        let line = &self.table()[bucket];
-        line.tag(way) != 0 && line.slot(way) == ticket.id
-    }
-
-    /// Copies a way's slot to another of its class, and retires the old one. One record; `false`,
-    /// and nothing changed, if the class has no free slot.
-    pub fn copy_forward(&mut self, bucket: usize, way: usize) -> bool {
-        let line = &self.table()[bucket];
-        assert!(line.tag(way) != 0, "only an occupied way is copied");
-        let (tag_word, id) = (line.tag(way), line.slot(way));
-        let class = self.books.pages.class_of(id);
-        let Some(mut copy) = self.alloc(class) else { return false };
-        {
-            // SAFETY: the slot is live until `put` below retires it, and we hold the lock.
-            let old = unsafe { self.core.arena.view(id) };
-            let (key, value) = (old.key(), old.value());
-            let size = self.core.classes.size(class);
-            self.core.arena.begin(&mut copy, key, value.len(), size).copy_from_slice(value);
-            let key_len = key.len() as u8;
-            let (value_len, version) = (value.len() as u16, old.version());
-            self.core.arena.finish(&mut copy, key_len, value_len, old.expires(), version);
-        }
-        self.put(bucket, way, tag_word, copy);
-        true
-    }
-
-    /// The use of the arena's pages.
-    pub fn page_use(&self) -> PageUse {
-        self.books.pages.page_use()
-    }
-
-    /// The use of each size class.
-    pub fn class_use(&self) -> impl Iterator<Item = ClassUse> + '_ {
-        self.books.pages.class_use()
-    }
-
-    /// Retired slots that are not yet free, and their bytes.
-    pub fn limbo(&self) -> (u64, u64) {
-        (self.books.limbo_slots, self.books.limbo_bytes)
-    }
-
-    /// Slots that wait for a lease to be dropped, as far as main knows, and the bytes that leases
-    /// hold (which include live slots and copies).
-    pub fn leased(&self) -> (u64, u64) {
-        (self.books.revoked.len() as u64, self.core.leases.bytes())
-    }
-
-    /// Every registered reader and its lag.
-    pub fn lags(&self) -> impl Iterator<Item = ReaderLag> + '_ {
-        (0..self.core.log.cursors()).filter(|&reader| self.books.taken[reader]).map(|reader| {
-            let cursor = self.core.log.cursor(reader);
-            let behind = (cursor != PARKED).then(|| self.books.tail - cursor);
-            ReaderLag { reader, behind }
-        })
-    }
-
-    /// Checks all invariants of the memory; `Err` states what is wrong.
-    pub fn validate(&self) -> Result<(), String> {
-        self.books.pages.validate()?;
-        let mut limbo = 0;
-        for position in self.books.limbo_head..self.books.tail {
-            // SAFETY: `self` exists only under the lock.
-            limbo += u64::from(unsafe { self.core.log.read(position) }.retired != 0);
-        }
-        if limbo != self.books.limbo_slots {
-            return Err(format!("{limbo} slots in limbo, books say {}", self.books.limbo_slots));
-        }
-        for &slot in &self.books.revoked {
-            if self.books.pages.is_live(slot) {
-                return Err(format!("slot {slot} is revoked and live"));
-            }
-        }
-        let ways = self.table().iter();
-        let ways = ways.map(|line| (0..WAYS).filter(|&way| line.tag(way) != 0).count() as u64);
-        let (owned, live) =
-            (ways.sum::<u64>(), self.class_use().map(|c| u64::from(c.slots_live)).sum());
-        if owned != live {
-            return Err(format!("{owned} ways own a slot, {live} slots are live"));
-        }
-        Ok(())
-    }
-
     pub(crate) fn take_reader(&mut self, number: Option<usize>) -> Result<usize, Error> {
         let taken = &self.books.taken;
         let reader = number
@@ -691,11 +582,4 @@ impl Main<'_> {
     pub(crate) fn leave_reader(&mut self, reader: usize) {
         self.books.taken[reader] = false;
     }
-}
-
-/// Identifies a live slot that should be copied to another page. Valid until the next change.
-#[derive(Debug)]
-pub struct ToMove {
-    id: u32,
-    shard: u32,
 }

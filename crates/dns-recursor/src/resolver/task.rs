@@ -17,6 +17,12 @@ pub struct Attempt {
     pub has_edns: bool,
 }
 
+impl Attempt {
+    pub fn is_stream(&self) -> bool {
+        matches!(self.key, QueryKey::Tcp(_))
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueryKey {
     /// Number of the socket, and ID.
