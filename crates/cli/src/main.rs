@@ -66,7 +66,7 @@ fn run(invocation: &Invocation) -> Outcome {
         ["show-config"] if settings.read::<ShowConfig>().template => {
             print(&show::template(&PROGRAM))
         }
-        ["show-config"] => invocation.print_values(),
+        ["show-config"] => show::print_values(invocation),
         ["completions"] => {
             manual::print_completions(&PROGRAM, settings.read::<Completions>().shell)
         }

@@ -14,7 +14,8 @@
 //! | module | duty |
 //! |---|---|
 //! | [`Encrypted`] | what is served; started and ended with the server |
-//! | `clients` | a client's connection: its protocol, and HTTP/1.1 |
+//! | `listener` | a client's connection: its protocol, and HTTP/1.1 |
+//! | `clients` | what all connections of clients share |
 //! | `http2` | HTTP/2: a stream is a request of HTTP/1.1 to an event loop |
 //! | `loop_connections` | connections to event loops, new or used again |
 //! | `pump` | bytes from one connection to the other, and how they end |
@@ -42,6 +43,7 @@
 mod clients;
 mod http2;
 pub mod limits;
+mod listener;
 mod loop_connections;
 mod origins;
 mod pump;

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use larder_http::options::Options;
+use larder_http::connection::ClientLimits;
 use larder_serve::metrics::Metric;
 
 /// Limits of all connections over TLS.
@@ -61,12 +61,12 @@ impl Default for Limits {
 impl Limits {
     /// Applies the settings that may change at run time. The limits of all connections and of
     /// streams stay as at the start.
-    pub fn follow(&mut self, options: &Options) {
-        let patience = &options.patience;
+    pub fn follow(&mut self, settings: &ClientLimits) {
+        let patience = &settings.patience;
         // 0 means no limit, as for clients without TLS.
-        let per_client = Some(options.clients_per_address).filter(|&it| it > 0);
+        let per_client = Some(settings.per_address).filter(|&it| it > 0);
         self.per_client_max = per_client.unwrap_or(u32::MAX);
-        self.head_bytes_max = u32::try_from(options.limits.head_bytes_max).unwrap_or(u32::MAX);
+        self.head_bytes_max = u32::try_from(settings.head_bytes_max).unwrap_or(u32::MAX);
         self.handshake = Duration::from_millis(patience.head_ms);
         self.connect = Duration::from_millis(patience.connect_ms);
         self.idle = Duration::from_millis(patience.idle_ms);
@@ -89,9 +89,9 @@ impl InForce {
     }
 
     /// Replaces the limits in force.
-    pub(crate) fn follow(&self, options: &Options) {
+    pub(crate) fn follow(&self, settings: &ClientLimits) {
         let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::make_mut(&mut limits).follow(options);
+        Arc::make_mut(&mut limits).follow(settings);
     }
 }
 

@@ -17,7 +17,8 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::BytesMut;
-use larder_http::tls_bridge::{Acceptor, CloseState, Handoff};
+use larder_http::handoff::{CloseState, Handoff};
+use larder_http::tls_bridge::Acceptor;
 use tokio::net::UnixStream;
 
 /// Buffer of a local socket. The kernel counts its overhead too, so it doubles this number.

@@ -17,8 +17,8 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use larder_http::handoff::CloseState;
 use larder_http::options::OriginAddress;
-use larder_http::tls_bridge::CloseState;
 use larder_tls::Trust;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;

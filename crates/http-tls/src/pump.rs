@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use larder_http::tls_bridge::CloseState;
+use larder_http::handoff::CloseState;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 

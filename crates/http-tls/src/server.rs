@@ -12,16 +12,19 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use larder_http::options::{Options, OriginAddress};
-use larder_http::tls_bridge::{Acceptor, CloseState, Running, TlsBridge};
+use larder_http::connection::ClientLimits;
+use larder_http::handoff::CloseState;
+use larder_http::options::OriginAddress;
+use larder_http::tls_bridge::{Acceptor, Running, TlsBridge};
 use larder_serve::metrics::Metric;
 use larder_tls::{Certificate, Files, Trust, listen};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use crate::clients::{ALPN, Clients, Listener};
+use crate::clients::Clients;
 use crate::limits::{Counters, InForce, Limits};
+use crate::listener::{ALPN, Listener};
 use crate::origins::Origins;
 
 /// Threads of the runtime, however many event loops there are.
@@ -108,8 +111,8 @@ impl Running for Serving {
         }
     }
 
-    fn follow(&self, options: &Options) {
-        self.limits.follow(options);
+    fn follow(&self, limits: &ClientLimits) {
+        self.limits.follow(limits);
     }
 
     fn metrics(&self) -> Vec<Metric> {

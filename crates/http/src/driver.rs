@@ -54,12 +54,12 @@ use self::deliveries::Deliveries;
 use self::listeners::Listeners;
 use self::origins::{Context, OriginEvent, Origins};
 use crate::access_log::AccessLog;
+use crate::common::Common;
 use crate::core::Core;
 use crate::counts::Shared;
 use crate::descriptors::is_shortage;
 use crate::loop_channel::Message;
 use crate::reload::{Config, ConfigFollower};
-use crate::server::Common;
 
 /// Kinds of tokens.
 const CLIENTS: u8 = 1;

@@ -40,8 +40,9 @@
 //! | [`pending`] | URLs that are being fetched, for writes that come meanwhile |
 //! | [`loop_channel`] | messages between event loops |
 //! | [`driver`] | an event loop: clients, origins, bodies in flight |
-//! | [`server`], [`options`] | sockets, threads, signals; the operator's settings |
-//! | [`tls_bridge`] | connections that other threads encrypt |
+//! | [`server`], `common` | sockets, threads, signals; what event loops share |
+//! | [`options`], [`connection`] | the operator's settings, and those that a connection needs |
+//! | [`tls_bridge`], [`handoff`] | connections that other threads encrypt, and how one passes to an event loop |
 //! | [`ctl`], [`counts`], [`health`] | commands of operators; counters; which origins fail |
 //! | [`descriptors`] | how open files are divided |
 //! | [`reload`] | what may change while it serves |
@@ -58,6 +59,8 @@ pub mod bodies;
 pub mod cache_status_header;
 pub mod cacheability;
 pub mod coalescing;
+mod common;
+pub mod connection;
 pub mod core;
 pub mod counts;
 pub mod ctl;
@@ -67,6 +70,7 @@ pub mod directives;
 pub mod driver;
 pub mod field;
 pub mod freshness;
+pub mod handoff;
 pub mod health;
 pub mod key;
 pub mod loop_channel;

@@ -19,7 +19,7 @@ use larder_io::reactor::Waker;
 use larder_serve::mailbox::{Mailbox, Wake};
 
 use crate::coalescing::{Flight, Outcome, Waiter};
-use crate::tls_bridge::Handoff;
+use crate::handoff::Handoff;
 
 /// A message.
 #[derive(Debug)]
@@ -152,22 +152,22 @@ mod tests {
         use std::io::Read;
         use std::os::unix::net::UnixStream;
 
-        use crate::tls_bridge::{Acceptor, CloseState};
+        use crate::handoff::CloseState;
 
         let channels = LoopChannels::new(1);
-        let acceptor = Acceptor::new(channels.clone(), 1);
         let hand_off = || {
             let (mut ours, socket) = UnixStream::pair().unwrap();
             ours.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
             let close_state = CloseState::default();
             let peer = "192.0.2.1:9".parse().unwrap();
-            acceptor.hand_off(Handoff {
+            let handoff = Handoff {
                 socket,
                 peer,
                 close_state: close_state.clone(),
                 peer_close_state: CloseState::default(),
                 speaks_http2: true,
-            });
+            };
+            channels.post(0, Message::Handoff(handoff));
             move || (ours.read(&mut [0]).map_err(|error| error.kind()), close_state.is_whole())
         };
         let mut before = hand_off();

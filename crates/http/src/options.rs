@@ -9,61 +9,13 @@ use larder_serve::console::Places;
 
 use crate::Rules;
 use crate::access_log;
+use crate::connection::ClientLimits;
 use crate::message::Limits;
 use crate::store::Memory;
 use crate::tls_bridge::TlsBridge;
 use larder_wire::prefix::Prefix;
 
-/// An origin: a server that larder sends requests to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OriginAddress {
-    /// Its address.
-    pub address: SocketAddr,
-    /// Its name in messages: host and port.
-    pub name: String,
-    /// Requests are sent over TLS, by [`Options::tls_bridge`].
-    pub is_secure: bool,
-}
-
-/// Timeouts, milliseconds.
-#[derive(Debug, Clone, Copy)]
-pub struct Patience {
-    /// For the next request on a connection.
-    pub idle_ms: u64,
-    /// At most this long once the server drains.
-    pub drain_idle_ms: u64,
-    /// For the rest of a request's headers, from the first byte on.
-    pub head_ms: u64,
-    /// For a client to receive something, or to send more of its body.
-    pub client_ms: u64,
-    /// For a connection to an origin.
-    pub connect_ms: u64,
-    /// For the headers of its response.
-    pub first_byte_ms: u64,
-    /// For more of its body.
-    pub between_bytes_ms: u64,
-    /// For memory to store a body in, once all bodies that can be evicted are.
-    pub memory_ms: u64,
-    /// For the next request on an unused connection to an origin.
-    pub origin_idle_ms: u64,
-}
-
-impl Default for Patience {
-    /// Mostly the defaults of Varnish.
-    fn default() -> Patience {
-        Patience {
-            idle_ms: 60_000,
-            drain_idle_ms: 2_000,
-            head_ms: 10_000,
-            client_ms: 60_000,
-            connect_ms: 3_500,
-            first_byte_ms: 60_000,
-            between_bytes_ms: 60_000,
-            memory_ms: 1_000,
-            origin_idle_ms: 30_000,
-        }
-    }
-}
+pub use crate::connection::{OriginAddress, Patience};
 
 /// Health checks of origins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -207,6 +159,14 @@ impl Options {
             patience: Patience::default(),
             operation: Operation::default(),
             tls_bridge: None,
+        }
+    }
+    /// Those that apply to encrypted connections of clients as to the others.
+    pub fn client_limits(&self) -> ClientLimits {
+        ClientLimits {
+            patience: self.patience,
+            per_address: self.clients_per_address,
+            head_bytes_max: self.limits.head_bytes_max,
         }
     }
 }

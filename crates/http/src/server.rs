@@ -11,14 +11,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder::Seconds;
 use larder_io::clock::Clock;
 use larder_io::epoll::Waker;
 use larder_io::reactor::Batch;
 use larder_io::signals::Signals;
 use larder_io::tcp::{ListenOptions, Sharing, listen};
 use larder_serve::changes::Changes;
-use larder_serve::connection_limit::ConnectionLimit;
 use larder_serve::lifecycle::{Lifecycle, Stage};
 use larder_serve::log::Log;
 use larder_serve::reload::{Reload, Reloaded, with_part};
@@ -26,6 +24,7 @@ use larder_serve::start::{self, ServeError, system};
 use larder_serve::supervisor::{Ended, Supervisor};
 use larder_serve::worker_threads::WorkerThreads;
 
+use crate::common::{Common, seconds};
 use crate::counts::{Counts, Shared};
 use crate::descriptors;
 use crate::driver::{Driver, Parts};
@@ -44,33 +43,6 @@ pub const LOOPS_MAX: usize = larder::mem::object::LOOPS_MAX as usize;
 
 /// How long the last lines of the log may take to be written.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
-
-/// What loops share, with one another and with who watches over them.
-#[derive(Debug, Clone)]
-pub struct Common {
-    /// As they were at the start, where what is fixed holds. The rest is in `config_watch`.
-    pub options: Arc<Options>,
-    /// What is in force, and what is known of the origins.
-    pub config_watch: Arc<ConfigWatch>,
-    /// What is kept.
-    pub store: Arc<Store>,
-    /// Where loops show what they counted.
-    pub shared: Arc<Shared>,
-    /// Connections by address, where they are counted.
-    pub connections: Arc<ConnectionLimit>,
-    /// Messages.
-    pub channels: LoopChannels,
-    /// The time.
-    pub clock: Clock,
-    /// Whether loops go on.
-    pub lifecycle: Arc<Lifecycle>,
-    /// What happens.
-    pub log: Log,
-    /// Wakes who watches over the loops.
-    pub waker: Arc<Waker>,
-    /// Who makes connections that are encrypted.
-    pub tls_bridge: Option<Arc<dyn tls_bridge::Running>>,
-}
 
 /// A server that has its addresses and its memory, and does not serve yet.
 struct Ready {
@@ -191,7 +163,7 @@ impl Running {
     pub fn replace(&self, options: Options) -> io::Result<()> {
         self.common.config_watch.replace(options)?;
         if let Some(tls_bridge) = self.tls_bridge() {
-            tls_bridge.follow(&self.options());
+            tls_bridge.follow(&self.options().client_limits());
         }
         self.workers.wake();
         Ok(())
@@ -281,7 +253,7 @@ fn reload(source: Option<Source>, common: &Common) -> Reload {
                 .replace(options)
                 .map_err(|error| format!("a thread for the log: {error}"))?;
             if let Some(tls_bridge) = &tls_bridge {
-                tls_bridge.follow(&config_watch.current().options);
+                tls_bridge.follow(&config_watch.current().options.client_limits());
             }
             channels.wake_all();
             Ok(changes)
@@ -291,11 +263,6 @@ fn reload(source: Option<Source>, common: &Common) -> Reload {
         let outcome = changes.map(|changes| Reloaded { changes, parts: Vec::new() });
         with_part(outcome, "encrypted", encrypted)
     })
-}
-
-/// The moment, as the engine has it.
-pub(crate) fn seconds(clock: &Clock) -> Seconds {
-    Seconds(u32::try_from(clock.unix_us(clock.us()) / 1_000_000).unwrap_or(u32::MAX - 1))
 }
 
 /// Logs what came of the snapshot. It is removed: what is purged from now on must not come back with it.

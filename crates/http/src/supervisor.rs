@@ -24,13 +24,13 @@ use larder_serve::worker_threads;
 
 use self::checks::Checks;
 use self::shortages::Shortages;
+use crate::common::{Common, seconds};
 use crate::counts::PREFIX;
 use crate::ctl::Request;
 use crate::health::Failures;
 use crate::key::tag;
 use crate::loop_channel::Message;
 use crate::reload::ConfigFollower;
-use crate::server::{Common, seconds};
 use crate::snapshot;
 
 /// How long clients may take to get responses that have begun when the server drains, milliseconds.

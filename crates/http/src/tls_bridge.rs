@@ -19,63 +19,16 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use larder_serve::metrics::Metric;
 
+use crate::connection::{ClientLimits, OriginAddress};
+use crate::handoff::{CloseState, Handoff};
 use crate::loop_channel::{LoopChannels, Message};
-use crate::options::{Options, OriginAddress};
-
-/// How one direction of a connection ended. Clones share one state.
-#[derive(Debug, Clone, Default)]
-pub struct CloseState(Arc<AtomicU8>);
-
-const WHOLE: u8 = 1;
-const TAKEN: u8 = 2;
-
-impl CloseState {
-    /// All bytes were written; the end comes next.
-    pub fn set_whole(&self) {
-        self.0.fetch_or(WHOLE, Ordering::Release);
-    }
-
-    /// The reader has read the end: whether the writer had written everything.
-    pub fn is_whole(&self) -> bool {
-        // Pairs with `set_whole`, which came before the end.
-        self.0.load(Ordering::Acquire) & WHOLE != 0
-    }
-
-    /// An event loop took the connection. The caller sets this before it reads any of it.
-    pub(crate) fn set_taken(&self) {
-        self.0.fetch_or(TAKEN, Ordering::Release);
-    }
-
-    /// The reader has read the end of a response: whether an event loop had taken the connection.
-    /// If not, the request had no effect.
-    pub fn is_taken(&self) -> bool {
-        self.0.load(Ordering::Acquire) & TAKEN != 0
-    }
-}
-
-/// A client's connection for an event loop.
-#[derive(Debug)]
-pub struct Handoff {
-    /// The event loop's end.
-    pub socket: UnixStream,
-    /// The client's address.
-    pub peer: SocketAddr,
-    /// How the event loop's responses end.
-    pub close_state: CloseState,
-    /// How the client's requests end. Not whole: the client has disconnected, and waits for
-    /// nothing.
-    pub peer_close_state: CloseState,
-    /// The client uses HTTP/2.
-    pub speaks_http2: bool,
-}
 
 /// Hands connections to the event loops in rotation.
 #[derive(Debug, Clone)]
@@ -118,7 +71,7 @@ pub trait Running: fmt::Debug + Send + Sync {
     fn reload(&self) -> String;
 
     /// New settings are in force: they apply to new connections.
-    fn follow(&self, options: &Options);
+    fn follow(&self, limits: &ClientLimits);
 
     /// Its counters.
     fn metrics(&self) -> Vec<Metric>;

@@ -10,10 +10,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use crate::args;
 use crate::exit::{self, Failure, Outcome};
 use crate::layers::{self, File, Resolved, process_environment};
-use crate::show;
 use crate::signals;
 use crate::table::{Command, Program};
-use crate::terminal::{print, say, speak_as};
+use crate::terminal::{say, speak_as};
 
 /// A parsed command line.
 #[derive(Clone, Debug)]
@@ -87,14 +86,9 @@ impl Invocation {
         self.resolve(None)
     }
 
-    /// Prints every lasting setting of the program with its value and the layer that gave it.
-    pub fn print_values(&self) -> Outcome {
-        print(&show::values(self, self.file()?.as_ref(), &process_environment)?)
-    }
-
     /// The configuration file that applies, once the environment is found to have no unknown
     /// settings.
-    fn file(&self) -> Result<Option<File>, Failure> {
+    pub(crate) fn file(&self) -> Result<Option<File>, Failure> {
         let names = std::env::vars_os().map(|(name, _)| name);
         layers::check_environment(self.program, names)?;
         let config = self.matches.get_one::<PathBuf>(args::CONFIG).map(PathBuf::as_path);

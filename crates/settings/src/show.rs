@@ -5,10 +5,11 @@
 
 use std::fmt::Write as _;
 
-use crate::exit::Failure;
-use crate::layers::{self, Environment, File, Layer};
+use crate::exit::{Failure, Outcome};
+use crate::layers::{self, Environment, File, Layer, process_environment};
 use crate::program::Invocation;
 use crate::table::{Command, Program, Reach, Setting};
+use crate::terminal::print;
 use crate::value::{Kind, Value};
 
 /// Every lasting setting with its value and the layer that gave it, as a TOML file.
@@ -28,6 +29,11 @@ pub fn values(
         }
     }
     Ok(text)
+}
+
+/// Prints every lasting setting of the program with its value and the layer that gave it.
+pub fn print_values(invocation: &Invocation) -> Outcome {
+    print(&values(invocation, invocation.file()?.as_ref(), &process_environment)?)
 }
 
 /// A comment must stay on its line, whatever the path contains; `Display` of a file escapes.

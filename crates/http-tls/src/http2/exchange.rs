@@ -22,8 +22,8 @@ use bytes::{Bytes, BytesMut};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::{Method, Request, Response, StatusCode};
+use larder_http::handoff::CloseState;
 use larder_http::message::{Limits, push_chunk_size};
-use larder_http::tls_bridge::CloseState;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -83,33 +83,7 @@ pub(super) async fn exchange(
             clients.counters.note(Event::Reset);
             return reply.reset(Reason::REFUSED_STREAM);
         };
-        let LoopConnection { stream, close_state, inbox, written, is_reused, .. } = &mut connection;
-        let end = {
-            let (mut from_loop, mut to_loop) = stream.split();
-            let up = send_request(&mut to_loop, &head[*written..], framing, &mut body);
-            let down = reply.answer(&mut from_loop, close_state, inbox, *is_reused);
-            tokio::pin!(up, down);
-            let mut is_up = true;
-            let mut has_sent = false;
-            let end = loop {
-                tokio::select! {
-                    end = &mut down => break end,
-                    sent = &mut up, if is_up => {
-                        is_up = false;
-                        match sent {
-                            Ok(()) => has_sent = true,
-                            // The event loop receives no more; its response may state why.
-                            Err(Unsent::Loop) => {}
-                            Err(Unsent::Client) => break End::Gone,
-                        }
-                    }
-                }
-            };
-            match end {
-                End::Answered(keeps_alive) => End::Answered(keeps_alive && has_sent),
-                end => end,
-            }
-        };
+        let end = both_directions(&mut connection, &head, framing, &mut body, &mut reply).await;
         match end {
             End::Answered(keeps_alive) => {
                 if keeps_alive {
@@ -136,6 +110,41 @@ pub(super) async fn exchange(
             End::Gone => {}
         }
         return;
+    }
+}
+
+/// Sends a request to an event loop, and its response to the client.
+async fn both_directions(
+    connection: &mut LoopConnection,
+    head: &[u8],
+    framing: Framing,
+    body: &mut RecvStream,
+    reply: &mut Reply<'_>,
+) -> End {
+    let LoopConnection { stream, close_state, inbox, written, is_reused, .. } = connection;
+    let (mut from_loop, mut to_loop) = stream.split();
+    let up = send_request(&mut to_loop, &head[*written..], framing, body);
+    let down = reply.answer(&mut from_loop, close_state, inbox, *is_reused);
+    tokio::pin!(up, down);
+    let mut is_up = true;
+    let mut has_sent = false;
+    let end = loop {
+        tokio::select! {
+            end = &mut down => break end,
+            sent = &mut up, if is_up => {
+                is_up = false;
+                match sent {
+                    Ok(()) => has_sent = true,
+                    // The event loop receives no more; its response may state why.
+                    Err(Unsent::Loop) => {}
+                    Err(Unsent::Client) => break End::Gone,
+                }
+            }
+        }
+    };
+    match end {
+        End::Answered(keeps_alive) => End::Answered(keeps_alive && has_sent),
+        end => end,
     }
 }
 
@@ -200,6 +209,44 @@ impl Reply<'_> {
         }
     }
 
+    /// Forwards informational responses, and reads the headers of the final one.
+    async fn receive_head(
+        &mut self,
+        from: &mut (impl AsyncRead + Unpin),
+        state: &CloseState,
+        inbox: &mut BytesMut,
+        is_reused: bool,
+    ) -> Result<response::Head, End> {
+        // Event loops limit the headers of responses themselves.
+        let limits = Limits { head_bytes_max: usize::MAX, ..Limits::default() };
+        let mut has_received = false;
+        loop {
+            match response::head(inbox, self.method.as_str(), &limits) {
+                Ok(Some(head)) if head.response.status().is_informational() => {
+                    has_received = true;
+                    if self.respond.send_informational(head.response).is_err() {
+                        return Err(End::Gone);
+                    }
+                }
+                Ok(Some(head)) => return Ok(head),
+                Ok(None) => {
+                    let read = tokio::select! {
+                        read = read(from, inbox) => read,
+                        _ = poll_fn(|context| self.respond.poll_reset(context)) => return Err(End::Gone),
+                    };
+                    match read {
+                        Ok(0) | Err(_) if is_reused && !has_received && state.is_whole() => {
+                            return Err(End::NothingReceived);
+                        }
+                        Ok(0) | Err(_) => return Err(End::Broken),
+                        Ok(_) => {}
+                    }
+                }
+                Err(_) => return Err(End::Broken),
+            }
+        }
+    }
+
     /// Forwards the whole response.
     async fn answer(
         &mut self,
@@ -208,33 +255,9 @@ impl Reply<'_> {
         inbox: &mut BytesMut,
         is_reused: bool,
     ) -> End {
-        // Event loops limit the headers of responses themselves.
-        let limits = Limits { head_bytes_max: usize::MAX, ..Limits::default() };
-        let mut has_received = false;
-        let head = loop {
-            match response::head(inbox, self.method.as_str(), &limits) {
-                Ok(Some(head)) if head.response.status().is_informational() => {
-                    has_received = true;
-                    if self.respond.send_informational(head.response).is_err() {
-                        return End::Gone;
-                    }
-                }
-                Ok(Some(head)) => break head,
-                Ok(None) => {
-                    let read = tokio::select! {
-                        read = read(from, inbox) => read,
-                        _ = poll_fn(|context| self.respond.poll_reset(context)) => return End::Gone,
-                    };
-                    match read {
-                        Ok(0) | Err(_) if is_reused && !has_received && state.is_whole() => {
-                            return End::NothingReceived;
-                        }
-                        Ok(0) | Err(_) => return End::Broken,
-                        Ok(_) => {}
-                    }
-                }
-                Err(_) => return End::Broken,
-            }
+        let head = match self.receive_head(from, state, inbox, is_reused).await {
+            Ok(head) => head,
+            Err(end) => return end,
         };
         let body = Body::new(head.framing);
         let Ok(stream) = self.respond.send_response(head.response, body.is_none()) else {

@@ -35,8 +35,8 @@ use super::base::Base;
 use super::delivery::Delivery;
 use crate::coalescing::Outcome;
 use crate::core::{Exchange, Upload};
+use crate::handoff::{CloseState, Handoff};
 use crate::message::{self, Scheme};
-use crate::tls_bridge::{CloseState, Handoff};
 
 /// What a client waits for, by list.
 const LISTS: usize = 6;

@@ -36,9 +36,10 @@ use super::clients::Clients;
 use super::delivery::Delivery;
 use crate::core::{Core, Fetch, Incoming};
 use crate::descriptors::is_shortage;
+use crate::handoff::CloseState;
 use crate::health::Health;
 use crate::options::{Options, OriginAddress};
-use crate::tls_bridge::{self, CloseState};
+use crate::tls_bridge;
 
 /// What a connection waits for, by list.
 const LISTS: usize = 6;
