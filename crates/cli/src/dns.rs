@@ -114,6 +114,32 @@ fn options(settings: &Dns, shadowed: &[SocketAddr]) -> Result<Options, Failure> 
             add_forward(serving, entry, &mut forwards, &mut backends)?;
         }
     }
+    let xdp = xdp::Options { interfaces: serving.xdp.to_vec(), falls_back: serving.xdp_fallback };
+    Ok(Options {
+        listen,
+        xdp,
+        forwards,
+        backends,
+        reuse_port: serving.reuse_port,
+        cores: serving.cores,
+        cache_bytes: serving.cache,
+        settings: core(settings)?,
+        policy: policy(settings),
+        origin: origin(&serving.source)?,
+        client_tcp_limits: client_tcp::Limits {
+            streams_max: caching.streams_max,
+            per_client_max: caching.streams_per_client,
+            ..client_tcp::Limits::default()
+        },
+        upstream_tcp_limits: upstream_tcp::Limits::default(),
+        beside: encrypted::beside(serving)?,
+        operation: operation(&settings.operation)?,
+    })
+}
+
+/// Settings of each core.
+fn core(settings: &Dns) -> Result<Settings, Failure> {
+    let Dns { serving, caching, .. } = settings;
     let mut core = Settings {
         udp_bytes_max: serving.udp_size,
         cache_only: serving.cache_only,
@@ -147,27 +173,7 @@ fn options(settings: &Dns, shadowed: &[SocketAddr]) -> Result<Options, Failure> 
     core.rules.failure_ttl_s = caching.failure_ttl;
     core.rules.believes_ad = serving.trust_ad;
     core.rules.is_minimal = serving.minimal;
-    let xdp = xdp::Options { interfaces: serving.xdp.to_vec(), falls_back: serving.xdp_fallback };
-    Ok(Options {
-        listen,
-        xdp,
-        forwards,
-        backends,
-        reuse_port: serving.reuse_port,
-        cores: serving.cores,
-        cache_bytes: serving.cache,
-        settings: core,
-        policy: policy(settings),
-        origin: origin(&serving.source)?,
-        client_tcp_limits: client_tcp::Limits {
-            streams_max: caching.streams_max,
-            per_client_max: caching.streams_per_client,
-            ..client_tcp::Limits::default()
-        },
-        upstream_tcp_limits: upstream_tcp::Limits::default(),
-        beside: encrypted::beside(serving)?,
-        operation: operation(&settings.operation)?,
-    })
+    Ok(core)
 }
 
 /// Control, metrics, snapshots and logs.

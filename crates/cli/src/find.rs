@@ -51,18 +51,7 @@ pub fn find(settings: &Find) -> Outcome {
     let directory = &settings.dir;
     let mut finder = Finder::open(directory).map_err(|error| in_folder(directory, &error))?;
     let follows = settings.follow;
-    let output = match settings.write.clone().map(Endpoint::from) {
-        Some(Endpoint::Pipe) if std::io::stdout().is_terminal() => {
-            return Err(Failure::usage(
-                "-w -: standard output is a terminal; name a file, or pipe it",
-            ));
-        }
-        Some(endpoint) => Some(open_output(&endpoint, Access::PRIVATE).map_err(failed)?),
-        None if follows => {
-            return Err(Failure::usage("--follow: no output; add -w FILE or -w -"));
-        }
-        None => None,
-    };
+    let output = output(settings)?;
     let quiet = settings.quiet;
     let stop = Arc::new(AtomicBool::new(false));
     let of_signals = Arc::clone(&stop);
@@ -109,6 +98,22 @@ pub fn find(settings: &Find) -> Outcome {
         true if !follows => exit::INTERRUPTED,
         _ if summary.packets == 0 || !is_whole => exit::DAMAGED,
         _ => exit::DONE,
+    })
+}
+
+/// Where packets go, if anywhere.
+fn output(settings: &Find) -> Result<Option<Output>, Failure> {
+    Ok(match settings.write.clone().map(Endpoint::from) {
+        Some(Endpoint::Pipe) if std::io::stdout().is_terminal() => {
+            return Err(Failure::usage(
+                "-w -: standard output is a terminal; name a file, or pipe it",
+            ));
+        }
+        Some(endpoint) => Some(open_output(&endpoint, Access::PRIVATE).map_err(failed)?),
+        None if settings.follow => {
+            return Err(Failure::usage("--follow: no output; add -w FILE or -w -"));
+        }
+        None => None,
     })
 }
 

@@ -30,6 +30,33 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
         let (some, all) = (grouped(summary.packets), grouped(all));
         let _ = writeln!(text, "filter     took {some} of {all} packets");
     }
+    captured(&mut text, summary);
+    exporters(&mut text, summary);
+    named(&mut text, summary);
+    if summary.flows_evicted > 0 {
+        let _ = writeln!(
+            text,
+            "evicted    {} flows ended early because the table was full; raise --flows-max",
+            grouped(summary.flows_evicted)
+        );
+    }
+    if !summary.skipped.is_empty() {
+        let skipped = listed(summary.skipped.iter().map(|(kind, count)| (*kind, *count)));
+        let _ = writeln!(text, "skipped    valid, but not supported{skipped}");
+    }
+    damage(&mut text, &summary.damaged);
+    if summary.input_damaged && summary.damaged.is_empty() {
+        text.push_str("damaged    the input ended too early\n");
+    }
+    // A capture has no other end.
+    if summary.interrupted && summary.captured.is_empty() {
+        text.push_str("stopped    before the end of the input; what was read is written\n");
+    }
+    text
+}
+
+/// Packets of live interfaces, and packets stored.
+fn captured(text: &mut String, summary: &Summary) {
     for one in &summary.captured {
         let _ = writeln!(
             text,
@@ -50,7 +77,10 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
             grouped(count("packets_lost"))
         );
     }
-    exporters(&mut text, summary);
+}
+
+/// Flows, their names and why others have none.
+fn named(text: &mut String, summary: &Summary) {
     let _ = writeln!(
         text,
         "flows      {}, {} with a destination that can have a name",
@@ -90,26 +120,6 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
         grouped(summary.unconfirmed),
         grouped(summary.claimed)
     );
-    if summary.flows_evicted > 0 {
-        let _ = writeln!(
-            text,
-            "evicted    {} flows ended early because the table was full; raise --flows-max",
-            grouped(summary.flows_evicted)
-        );
-    }
-    if !summary.skipped.is_empty() {
-        let skipped = listed(summary.skipped.iter().map(|(kind, count)| (*kind, *count)));
-        let _ = writeln!(text, "skipped    valid, but not supported{skipped}");
-    }
-    damage(&mut text, &summary.damaged);
-    if summary.input_damaged && summary.damaged.is_empty() {
-        text.push_str("damaged    the input ended too early\n");
-    }
-    // A capture has no other end.
-    if summary.interrupted && summary.captured.is_empty() {
-        text.push_str("stopped    before the end of the input; what was read is written\n");
-    }
-    text
 }
 
 fn exporters(text: &mut String, summary: &Summary) {

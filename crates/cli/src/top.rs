@@ -236,6 +236,12 @@ fn picture(
         total("behind_seconds") * 1e3,
     ));
     line(String::new());
+    list(now, by, rows, &mut line);
+    text
+}
+
+/// The names or flows with the most traffic.
+fn list(now: &Fields, by: By, rows: usize, line: &mut impl FnMut(String)) {
     let list = |name| now.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
     let word =
         |row: &Value, name| row.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -259,7 +265,6 @@ fn picture(
             scaled(field(row, "packets")),
         ));
     }
-    text
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ use crate::metrics::{Counts, Shared};
 use crate::policy::PolicyOptions;
 use crate::query_log::{self, QueryLog};
 use crate::reload::{Policies, Source};
-use crate::side_query::{self, SideServer};
+use crate::side_query::{self, SideSender, SideServer};
 use crate::supervisor::{Common, Duties, Operation};
 use crate::upstream_udp::QuerySource;
 use crate::zones::{Forward, Zones};
@@ -104,33 +104,9 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
     random::fill(&mut key).map_err(system("random numbers"))?;
     let (policies, report) =
         Policies::new(options.policy.clone(), source, &key).map_err(ServeError::refused)?;
-    let cache = Cache::builder()
-        .budget(options.cache_bytes)
-        .readers_max(cores)
-        .stale(Seconds(options.settings.stale_s))
-        .build()
-        .map_err(no_cache)?;
+    let cache = new_cache(options, cores)?;
     let clock = Clock::start();
-    let bound = if inherited.is_empty() {
-        bind(options, cores)?
-    } else {
-        take(inherited, cores).map_err(system("sockets of the service manager"))?
-    };
-    let addresses = addresses(&bound);
-    if bound.iter().any(Bound::is_empty) {
-        let hint = "set ReusePort=yes and one socket per core, or --cores 1";
-        let line = log.warn("fewer sockets than cores, one core serves").number("cores", cores);
-        line.text("hint", hint);
-    }
-    let udp_addresses = bound.iter().flat_map(|bound| &bound.listeners);
-    let udp_addresses: Vec<SocketAddr> =
-        udp_addresses.filter_map(|socket| socket.local_address().ok()).collect();
-    let by_frames =
-        xdp::open(&options.xdp, &udp_addresses, cores, log).map_err(ServeError::Refused)?;
-    let mut settings = options.settings.clone();
-    if let Some(bytes_max) = by_frames.answer_bytes_max {
-        settings.udp_bytes_max = settings.udp_bytes_max.min(bytes_max);
-    }
+    let Sockets { bound, addresses, by_frames } = Sockets::open(options, inherited, cores, log)?;
     let supervisor_waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
     let Recorded { writers, tap, log: query_log } =
         Recorded::start(&options.operation, clock, log)?;
@@ -140,48 +116,19 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
     let supervisor = Supervisor::open(&places, supervisor_waker.clone(), signals, log)
         .map_err(ServeError::refused)?;
 
-    let (settings, lifecycle) = (Arc::new(settings), Arc::new(Lifecycle::new()));
-    let (mut drivers, mut wakers, mut senders) = (Vec::new(), Vec::new(), Vec::new());
-    let bound = bound.into_iter().zip(by_frames.queues);
-    for (number, (Bound { listeners, stream_listeners }, queues)) in bound.enumerate() {
-        let zones = Zones::new(&options.forwards).map_err(no_zones)?;
-        let core = Core::new(settings.clone(), &cache, zones, clock.now()).map_err(no_cache)?;
-        let waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
-        wakers.push(waker.clone());
-        let queries_max = options.settings.limits.queries_max as usize;
-        let backends = Backends::new(&options.backends, number, queries_max, waker.clone());
-        let inbox = options.beside.as_ref().map(|_| {
-            let (sender, inbox) = side_query::channel(waker.clone(), side_query::QUEUE_MAX);
-            senders.push(sender);
-            inbox
-        });
-        let tap = tap.as_ref().map(|tap| {
-            let at = listeners.iter().filter_map(|socket| socket.local_address().ok()).collect();
-            CoreTap::new(tap.another(), clock, at)
-        });
-        let parts = Parts {
-            listeners,
-            queues,
-            stream_listeners,
-            client_tcp_limits: options.client_tcp_limits.clone(),
-            inbox,
-            upstream_tcp_limits: options.upstream_tcp_limits.clone(),
-            backends,
-            origin: options.origin.clone(),
-            number,
-            tap,
-            log: query_log.as_ref().map(QueryLog::another),
-            ..Parts::bare(
-                core,
-                policies.follower(),
-                clock,
-                published.clone(),
-                lifecycle.clone(),
-                waker,
-            )
-        };
-        drivers.push(Driver::new(parts).map_err(system("epoll"))?);
-    }
+    let lifecycle = Arc::new(Lifecycle::new());
+    let making = Making {
+        options,
+        settings: Arc::new(core_settings(options, by_frames.answer_bytes_max)),
+        cache: &cache,
+        policies: &policies,
+        clock,
+        published: &published,
+        lifecycle: &lifecycle,
+        tap,
+        query_log,
+    };
+    let Made { drivers, wakers, senders } = making.all(bound, by_frames.queues)?;
     let running = Running::start(&options.backends, log)?;
     let beside = options.beside.as_ref().map(|beside| beside.start(senders)).transpose();
     let beside = beside.map_err(ServeError::Refused)?;
@@ -204,18 +151,163 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
     };
     let mut duties = Duties::new(&options.operation, common);
     duties.clear_leftovers();
-    let text: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-    log.info("listening").text("address", text.join(",")).number("cores", cores);
-    let each = |(transport, address)| {
-        log.info("listening").text("address", address).text("transport", transport);
-    };
-    listeners.into_iter().for_each(each);
+    log_listening(log, cores, &addresses, listeners);
     report.log(log);
     duties.load(&loops);
     let status = format!("answers with {cores} core{}", if cores == 1 { "" } else { "s" });
     let end = supervisor.run(&mut loops, &mut duties, &status).map_err(system("serving"))?;
     drop(running);
     Ok(Served { counts: published.counts.sum(), was_hurried: end == Ended::Forced })
+}
+
+/// The sockets of each core, and the queues of interfaces whose frames are read.
+struct Sockets {
+    bound: Vec<Bound>,
+    addresses: Vec<SocketAddr>,
+    by_frames: xdp::Opened,
+}
+
+impl Sockets {
+    /// Binds them, or takes those of the service manager.
+    fn open(
+        options: &Options,
+        inherited: Vec<Inherited>,
+        cores: usize,
+        log: &Log,
+    ) -> Result<Sockets, ServeError> {
+        let bound = if inherited.is_empty() {
+            bind(options, cores)?
+        } else {
+            take(inherited, cores).map_err(system("sockets of the service manager"))?
+        };
+        let addresses = addresses(&bound);
+        if bound.iter().any(Bound::is_empty) {
+            let hint = "set ReusePort=yes and one socket per core, or --cores 1";
+            let line = log.warn("fewer sockets than cores, one core serves").number("cores", cores);
+            line.text("hint", hint);
+        }
+        let udp_addresses = bound.iter().flat_map(|bound| &bound.listeners);
+        let udp_addresses: Vec<SocketAddr> =
+            udp_addresses.filter_map(|socket| socket.local_address().ok()).collect();
+        let by_frames =
+            xdp::open(&options.xdp, &udp_addresses, cores, log).map_err(ServeError::Refused)?;
+        Ok(Sockets { bound, addresses, by_frames })
+    }
+}
+
+/// What the drivers of all cores are made of.
+struct Making<'a> {
+    options: &'a Options,
+    settings: Arc<Settings>,
+    cache: &'a Cache,
+    policies: &'a Policies,
+    clock: Clock,
+    published: &'a Arc<Shared>,
+    lifecycle: &'a Arc<Lifecycle>,
+    tap: Option<dnstap::Tap>,
+    query_log: Option<QueryLog>,
+}
+
+/// The drivers of all cores, and how others reach them.
+#[derive(Default)]
+struct Made {
+    drivers: Vec<Driver>,
+    wakers: Vec<Arc<Waker>>,
+    /// For servers beside, if there are any.
+    senders: Vec<SideSender>,
+}
+
+impl Making<'_> {
+    fn all(&self, bound: Vec<Bound>, queues: Vec<Vec<xdp::Queue>>) -> Result<Made, ServeError> {
+        let mut made = Made::default();
+        for (number, (bound, queues)) in bound.into_iter().zip(queues).enumerate() {
+            let waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
+            let inbox = self.options.beside.as_ref().map(|_| {
+                let (sender, inbox) = side_query::channel(waker.clone(), side_query::QUEUE_MAX);
+                made.senders.push(sender);
+                inbox
+            });
+            made.drivers.push(self.driver(number, bound, queues, waker.clone(), inbox)?);
+            made.wakers.push(waker);
+        }
+        Ok(made)
+    }
+
+    /// The driver of one core.
+    fn driver(
+        &self,
+        number: usize,
+        bound: Bound,
+        queues: Vec<xdp::Queue>,
+        waker: Arc<Waker>,
+        inbox: Option<side_query::Inbox>,
+    ) -> Result<Driver, ServeError> {
+        let Making { options, settings, clock, .. } = self;
+        let Bound { listeners, stream_listeners } = bound;
+        let zones = Zones::new(&options.forwards).map_err(no_zones)?;
+        let core = Core::new(settings.clone(), self.cache, zones, clock.now()).map_err(no_cache)?;
+        let queries_max = options.settings.limits.queries_max as usize;
+        let backends = Backends::new(&options.backends, number, queries_max, waker.clone());
+        let tap = self.tap.as_ref().map(|tap| {
+            let at = listeners.iter().filter_map(|socket| socket.local_address().ok()).collect();
+            CoreTap::new(tap.another(), *clock, at)
+        });
+        let parts = Parts {
+            listeners,
+            queues,
+            stream_listeners,
+            client_tcp_limits: options.client_tcp_limits.clone(),
+            inbox,
+            upstream_tcp_limits: options.upstream_tcp_limits.clone(),
+            backends,
+            origin: options.origin.clone(),
+            number,
+            tap,
+            log: self.query_log.as_ref().map(QueryLog::another),
+            ..Parts::bare(
+                core,
+                self.policies.follower(),
+                *clock,
+                self.published.clone(),
+                self.lifecycle.clone(),
+                waker,
+            )
+        };
+        Driver::new(parts).map_err(system("epoll"))
+    }
+}
+
+/// Logs every address that the server listens at.
+fn log_listening(
+    log: &Log,
+    cores: usize,
+    addresses: &[SocketAddr],
+    others: Vec<(&'static str, String)>,
+) {
+    let text: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    log.info("listening").text("address", text.join(",")).number("cores", cores);
+    let each = |(transport, address)| {
+        log.info("listening").text("address", address).text("transport", transport);
+    };
+    others.into_iter().for_each(each);
+}
+
+fn new_cache(options: &Options, cores: usize) -> Result<Cache, ServeError> {
+    Cache::builder()
+        .budget(options.cache_bytes)
+        .readers_max(cores)
+        .stale(Seconds(options.settings.stale_s))
+        .build()
+        .map_err(no_cache)
+}
+
+/// The settings of cores: responses fit the frames of all interfaces.
+fn core_settings(options: &Options, answer_bytes_max: Option<u16>) -> Settings {
+    let mut settings = options.settings.clone();
+    if let Some(bytes_max) = answer_bytes_max {
+        settings.udp_bytes_max = settings.udp_bytes_max.min(bytes_max);
+    }
+    settings
 }
 
 /// The error of a cache that cannot be made.

@@ -256,6 +256,29 @@ impl Report {
         ]
     }
 
+    /// Records and queries that are not compared, by why.
+    fn left_out_json(&self) -> Value {
+        let Report { tally, copy, .. } = self;
+        json!({
+            "warm_up": tally.warm_up,
+            "unanswered_by_resolver": tally.unanswered_theirs,
+            "unanswered_by_larder": tally.unanswered_ours,
+            "ignored_by_larder": tally.ignored_ours,
+            "unreadable": tally.unreadable,
+            "passed_over": tally.passed_over,
+            "repeated": tally.repeated,
+            "malformed": tally.malformed,
+            "unasked": tally.unsolicited,
+            "foreign": copy.foreign,
+            "own": copy.own,
+            "tcp_packets": copy.tcp_packets,
+            "fragments": copy.fragments,
+            "cut": copy.cut,
+            "damaged": copy.damaged,
+            "refused_senders": copy.refused_senders,
+        })
+    }
+
     /// The report as JSON. Times are in microseconds, TTLs in seconds, shares from 0 to 1.
     pub fn json(&self) -> Value {
         let Report { tally, copy, .. } = self;
@@ -299,24 +322,7 @@ impl Report {
             "copied_s": self.copied.as_secs_f64(),
             "records": copy.records,
             "questions": tally.queries,
-            "left_out": {
-                "warm_up": tally.warm_up,
-                "unanswered_by_resolver": tally.unanswered_theirs,
-                "unanswered_by_larder": tally.unanswered_ours,
-                "ignored_by_larder": tally.ignored_ours,
-                "unreadable": tally.unreadable,
-                "passed_over": tally.passed_over,
-                "repeated": tally.repeated,
-                "malformed": tally.malformed,
-                "unasked": tally.unsolicited,
-                "foreign": copy.foreign,
-                "own": copy.own,
-                "tcp_packets": copy.tcp_packets,
-                "fragments": copy.fragments,
-                "cut": copy.cut,
-                "damaged": copy.damaged,
-                "refused_senders": copy.refused_senders,
-            },
+            "left_out": self.left_out_json(),
             "compared": tally.compared,
             "equal": tally.equal,
             "different_as_expected": tally.expected,
