@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`mod@check`] | every length of an export packet, before the parser |
 //! | [`collect`] | packets of many exporters become flows; templates, limits, counts |
+//! | [`empty`] | strings without bytes, for the parser |
 //! | [`record`] | one exported flow: times, ends, counters |
 //! | [`capture`] | export packets out of captures |
 //!
@@ -31,6 +32,7 @@
 pub mod capture;
 pub mod check;
 pub mod collect;
+pub mod empty;
 pub mod record;
 
 use std::collections::BTreeMap;
@@ -174,7 +176,6 @@ impl<'a> Naming<'a> {
 
     /// Writes the header of the log.
     fn begin(&mut self, first_ns: i64) -> Result<(), Error> {
-        #[allow(irrefutable_let_patterns)]
         if let Log::Lines(log) = &mut self.log {
             log.start()?;
             log.begin(first_ns)?;

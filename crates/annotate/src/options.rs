@@ -19,6 +19,7 @@ pub enum OutputFormat {
     Ecs,
     Zeek,
     Csv,
+    Ipfix,
     Parquet,
 }
 
@@ -123,6 +124,8 @@ pub struct Options {
     pub format: OutputFormat,
     /// Destination of the log.
     pub output: Endpoint,
+    /// The collector that gets the records of [`OutputFormat::Ipfix`] over UDP; then `output` gets none.
+    pub ipfix_to: Option<SocketAddr>,
     /// Destination of the packets, with Name Resolution Blocks (`-w`).
     pub write_packets: Option<Endpoint>,
     /// Directory for `dns.log`, `names.log`, `stats.json` (`-d`).
@@ -211,6 +214,7 @@ impl Default for Options {
             filter: String::new(),
             format: OutputFormat::Text,
             output: Endpoint::Pipe,
+            ipfix_to: None,
             write_packets: None,
             directory: None,
             names: NameSources::all(),

@@ -15,7 +15,8 @@ use larder_wire::capture::write;
 use larder_wire::{Addr, Name};
 
 use crate::evidence::{self, Evidence, InOrder, Own, Statement};
-use crate::format::Format;
+use crate::files::open_output;
+use crate::format::{Format, ipfix};
 use crate::learn::AnswerLine;
 use crate::lines::{Frame, LineLog};
 use crate::names::Standing;
@@ -33,6 +34,10 @@ pub enum Log {
     /// Written as they are.
     #[allow(private_interfaces)]
     Lines(LineLog),
+    /// Packed into messages.
+    Ipfix(Box<ipfix::Writer<Output>>),
+    /// The same, sent to a collector.
+    Collector(Box<ipfix::Writer<ipfix::Collector>>),
     /// Split into columns.
     #[cfg(feature = "parquet")]
     Parquet(Box<crate::format::parquet::Writer<Output>>),
@@ -41,16 +46,20 @@ pub enum Log {
 impl Log {
     /// The log of the run; nothing is written yet.
     pub fn open(options: &Options) -> Result<Log, Error> {
+        let open = || open_output(&options.output, options.access);
         match Format::new(options.format, options.ports_numeric)? {
+            Format::Ipfix(_) => {
+                refuse_rotation(options, "an IPFIX file is one stream of numbered messages")?;
+                if let Some(address) = options.ipfix_to {
+                    let collector = ipfix::Collector::connect(address, &options.log)?;
+                    return Ok(Log::Collector(Box::new(ipfix::Writer::new(collector))));
+                }
+                Ok(Log::Ipfix(Box::new(ipfix::Writer::new(open()?))))
+            }
             #[cfg(feature = "parquet")]
             Format::Parquet(_) => {
-                if options.rotation.is_wanted() {
-                    return Err(Error::Options(
-                        "a Parquet file is whole at its end only, and can't be rotated; use --format csv"
-                            .to_owned(),
-                    ));
-                }
-                let out = crate::files::open_output(&options.output, options.access)?;
+                refuse_rotation(options, "a Parquet file is whole at its end only")?;
+                let out = open()?;
                 let writer = crate::format::parquet::Writer::new(out)?;
                 Ok(Log::Parquet(Box::new(writer)))
             }
@@ -64,6 +73,8 @@ impl Log {
     pub(crate) fn take(&mut self, rendered: &[u8], now_ns: i64) -> Result<(), Error> {
         match self {
             Log::Lines(log) => log.write(rendered, now_ns),
+            Log::Ipfix(writer) => writer.push_rows(rendered),
+            Log::Collector(writer) => writer.push_rows(rendered),
             #[cfg(feature = "parquet")]
             Log::Parquet(writer) => writer.push_rows(rendered),
         }
@@ -72,9 +83,22 @@ impl Log {
     pub(crate) fn finish(self, now_ns: i64) -> Result<(), Error> {
         match self {
             Log::Lines(log) => log.finish(now_ns),
+            Log::Ipfix(writer) => Ok(writer.finish()?.finish()?),
+            Log::Collector(writer) => {
+                writer.finish()?.finish();
+                Ok(())
+            }
             #[cfg(feature = "parquet")]
             Log::Parquet(writer) => Ok(writer.finish()?.finish()?),
         }
+    }
+}
+
+/// A log in one file only, and why.
+fn refuse_rotation(options: &Options, why: &str) -> Result<(), Error> {
+    match options.rotation.is_wanted() {
+        true => Err(Error::Options(format!("{why}, and can't be rotated; use --format csv"))),
+        false => Ok(()),
     }
 }
 
@@ -217,8 +241,7 @@ impl Writer {
 
     /// Opens the logs again, on request.
     fn reopen(&mut self) -> Result<(), Error> {
-        // A Parquet file cannot be opened again.
-        #[allow(irrefutable_let_patterns)]
+        // A stream of numbered messages has no other file, and a Parquet file cannot be opened again.
         if let Log::Lines(log) = &mut self.log {
             log.reopen(self.now_ns)?;
         }
@@ -240,7 +263,6 @@ impl Sink for Writer {
         // from there.
         let end_ns = work.time_ns.max(0);
         self.now_ns = self.now_ns.min(end_ns);
-        #[allow(irrefutable_let_patterns)]
         if let Log::Lines(log) = &mut self.log
             && work.packets_before + u64::from(work.decoded.packets) > 0
         {
@@ -279,11 +301,12 @@ impl Sink for Writer {
         if self.is_live {
             self.now_ns = end_ns;
         }
-        #[allow(irrefutable_let_patterns)]
-        if let Log::Lines(log) = &mut self.log {
-            log.end_batch(self.is_live, end_ns, &self.progress)?;
+        match &mut self.log {
+            Log::Lines(log) => log.end_batch(self.is_live, end_ns, &self.progress),
+            Log::Ipfix(writer) if self.is_live => writer.flush(),
+            Log::Collector(writer) if self.is_live => writer.flush(),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -314,6 +314,25 @@ fn damage_ends() {
     assert!(count(&collector, "flows_template") > 0);
 }
 
+/// A record with empty strings is a flow as any other. Exporters write so that there is no host name; the parser
+/// took such records, and those after them, for the end of the set.
+#[test]
+fn empty_strings_are_no_end() {
+    let mut fields = FLOW.to_vec();
+    fields.extend([(152, 8), (153, 8), (82, u16::MAX), (460, u16::MAX)]);
+    let times = (u64::from(SENT_S - 1) * 1_000).to_be_bytes().repeat(2);
+    let record = |name: &[u8], host: &[u8]| {
+        let strings = [&[name.len() as u8], name, &[host.len() as u8], host].concat();
+        [flow_bytes(2), times.clone(), strings].concat()
+    };
+    let data = [record(b"eth0", b""), record(b"", b"www.example"), record(b"", b"")].concat();
+    let mut collector = Collector::new();
+    let sets = [set(2, &template(256, &fields)), set(256, &data)];
+    let (flows, refused) = collect(&mut collector, &[ipfix(0, SENT_S, &sets)]);
+    assert_eq!((flows.len(), refused), (3, vec![None]));
+    assert!(flows.iter().all(|flow| flow.sent == [2, 200]), "{flows:?}");
+}
+
 fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/exports").join(name)
 }

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::{IsTerminal, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,10 +26,14 @@ use larder_settings::layers::Resolved;
 use larder_settings::row::Text;
 use larder_wire::Addr;
 
+use crate::addresses::{not_an_address, parse_address};
 use crate::progress::bar;
 use crate::reloading::{Again, Reloading};
-use crate::settings::{Annotate, Input};
+use crate::settings::{Annotate, Input, Output};
 use crate::{live, logs, signals, summary};
+
+/// The port that IANA registered for IPFIX over UDP.
+const IPFIX_PORT: u16 = 4_739;
 
 fn log_words(settings: &Annotate) -> logs::Words {
     (settings.operation.log_level, settings.operation.log_format)
@@ -139,12 +143,29 @@ pub fn failed(error: larder_annotate::Error) -> Failure {
     }
 }
 
+/// The collector of `--ipfix-to`.
+fn ipfix_to(output: &Output) -> Result<Option<SocketAddr>, Failure> {
+    let Some(word) = &output.ipfix_to else { return Ok(None) };
+    let refuse = |text: &str| Err(Failure::usage(format!("--ipfix-to {word}: {text}")));
+    if output.format != "ipfix" {
+        return refuse("only IPFIX messages are sent; add --format ipfix");
+    }
+    if output.output != Path::new("-") {
+        return refuse("the records would be written to -o as well; leave out one of them");
+    }
+    match parse_address(word, IPFIX_PORT) {
+        Some(address) => Ok(Some(address)),
+        None => Err(not_an_address("ipfix-to", word)),
+    }
+}
+
 /// The format that a word of the table names.
 pub fn format(word: &str) -> OutputFormat {
     match word {
         "ecs" => OutputFormat::Ecs,
         "zeek" => OutputFormat::Zeek,
         "csv" => OutputFormat::Csv,
+        "ipfix" => OutputFormat::Ipfix,
         "parquet" => OutputFormat::Parquet,
         _ => OutputFormat::Text,
     }
@@ -162,6 +183,7 @@ fn options(settings: &Annotate) -> Result<Options, Failure> {
         filter,
         format: format(output.format),
         output: output.output.clone().into(),
+        ipfix_to: ipfix_to(output)?,
         // With a store it names the folder.
         write_packets: endpoint(&output.write).filter(|_| store.store.is_none()),
         directory: output.directory.clone(),
@@ -374,10 +396,17 @@ fn check_outputs(options: &Options) -> Result<(), Failure> {
         if options.write_packets == Some(Endpoint::Pipe) {
             return Err(Failure::usage("-w -: standard output is a terminal; name a file"));
         }
-        if options.format == OutputFormat::Parquet && options.output == Endpoint::Pipe {
-            return Err(Failure::usage(
-                "--format parquet: standard output is a terminal; add -o FILE",
-            ));
+        let binary = match options.format {
+            OutputFormat::Parquet => Some("parquet"),
+            OutputFormat::Ipfix => Some("ipfix"),
+            _ => None,
+        };
+        if let Some(format) =
+            binary.filter(|_| options.output == Endpoint::Pipe && options.ipfix_to.is_none())
+        {
+            return Err(Failure::usage(format!(
+                "--format {format}: standard output is a terminal; add -o FILE"
+            )));
         }
     }
     let mut files: Vec<(&str, &Path)> = Vec::new();
@@ -540,6 +569,14 @@ mod tests {
         let twice = ["-r", own, "-o", "/dev/null", "-w", "/dev/null"];
         assert!(check_outputs(&options_of(&twice).expect("sound")).is_ok(), "a device takes all");
         assert!(refused(&["-r", own, "--compress"]).contains("add -o FILE"));
+        let collector = |flags: &[&str]| {
+            let flags = [&["-r", own, "--ipfix-to", "192.0.2.1"], flags].concat();
+            options_of(&flags).map(|options| options.ipfix_to).map_err(|failure| failure.message)
+        };
+        assert!(collector(&[]).unwrap_err().contains("add --format ipfix"));
+        let file = ["--format", "ipfix", "-o", "f"];
+        assert!(collector(&file).unwrap_err().contains("leave out one"));
+        assert_eq!(collector(&["--format", "ipfix"]), Ok("192.0.2.1:4739".parse().ok()));
         assert!(refused(&["-r", "/"]).contains("is a directory"));
         assert!(refused(&["-r", "no/such"]).contains("check the path"));
     }

@@ -21,7 +21,7 @@ use larder_settings::table::Program;
 
 #[cfg(test)]
 pub use annotate::SOURCE_WORDS;
-pub use annotate::{Annotate, Input, Operation};
+pub use annotate::{Annotate, Input, Operation, Output};
 pub use http::Http;
 pub use live::{Capture, Find, Store, Top};
 #[cfg(test)]

@@ -21,17 +21,20 @@ pub const FIELDS_MAX: usize = 128;
 /// Bytes of all fields of fixed length in a template, at most.
 pub const RECORD_BYTES_MAX: usize = 8 << 10;
 
+/// The version of IPFIX.
+pub(super) const IPFIX: u16 = 10;
+
 const V5_HEADER_BYTES: usize = 24;
 const V5_RECORD_BYTES: usize = 48;
 const V5_RECORDS_MAX: usize = 30;
 const V9_HEADER_BYTES: usize = 20;
-const IPFIX_HEADER_BYTES: usize = 16;
-const SET_HEADER_BYTES: usize = 4;
+pub(super) const IPFIX_HEADER_BYTES: usize = 16;
+pub(super) const SET_HEADER_BYTES: usize = 4;
 /// The first number of data sets, and so of templates.
-const DATA_SET_MIN: u16 = 256;
+pub(super) const DATA_SET_MIN: u16 = 256;
 const SECOND_NS: i64 = 1_000_000_000;
 /// The length that stands for "variable" (RFC 7011, section 7).
-const VARIABLE: u16 = u16::MAX;
+pub(super) const VARIABLE: u16 = u16::MAX;
 
 /// A packet whose lengths are right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +62,7 @@ pub fn check(datagram: &[u8]) -> Result<Checked<'_>, &'static str> {
     match u16_at(datagram, 0).ok_or("flows_cut")? {
         5 => v5(datagram),
         9 => v9(datagram),
-        10 => ipfix(datagram),
+        IPFIX => ipfix(datagram),
         _ => Err("flows_version"),
     }
 }
@@ -112,7 +115,7 @@ fn ipfix(datagram: &[u8]) -> Result<Checked<'_>, &'static str> {
         return Err("flows_length");
     }
     Ok(Checked {
-        version: 10,
+        version: IPFIX,
         domain: u32_at(datagram, 12).unwrap_or(0),
         sent_ns: seconds_ns(datagram, 4),
         sent_slack_ns: 0,
@@ -222,7 +225,7 @@ fn seconds_ns(bytes: &[u8], at: usize) -> i64 {
     i64::from(u32_at(bytes, at).unwrap_or(0)) * SECOND_NS
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|chunk| u16::from_be_bytes(*chunk))
 }
 

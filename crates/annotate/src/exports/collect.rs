@@ -25,6 +25,7 @@
 //!
 //! Cost: one allocation for each record and some of its fields, by the parser.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use larder_wire::Addr;
@@ -35,7 +36,8 @@ use netflow_parser::variable_versions::ipfix::{FlowSetBody as IpfixBody, IPFix};
 use netflow_parser::variable_versions::v9::{FlowSetBody as V9Body, V9};
 use netflow_parser::{IpfixField, NetflowPacket, NetflowParser, V9Field};
 
-use super::check::{Checked, FIELDS_MAX, RECORD_BYTES_MAX, check};
+use super::check::{Checked, FIELDS_MAX, IPFIX, RECORD_BYTES_MAX, check};
+use super::empty::Templates;
 use super::record::{Export, Fields};
 use crate::record::Exporter;
 
@@ -74,6 +76,7 @@ pub struct Collector {
 /// A parser with its templates.
 struct Pair {
     parser: NetflowParser,
+    empty: Templates,
     /// The packet that used it last.
     used: u64,
     /// The rate that an options record, or a header, stated last.
@@ -95,7 +98,8 @@ impl Pair {
             .build()
             .ok()?;
         let (sampling_rate, boot_ms) = (None, None);
-        Some(Pair { parser, used: 0, sampling_rate, boot_ms, evictions: 0, collisions: 0 })
+        let empty = Templates::default();
+        Some(Pair { parser, empty, used: 0, sampling_rate, boot_ms, evictions: 0, collisions: 0 })
     }
 }
 
@@ -149,7 +153,11 @@ impl Collector {
             return refused("flows_parser", &mut counting);
         };
         pair.used = self.packets;
-        let parsed = pair.parser.parse_bytes(packet.bytes);
+        let bytes = match packet.version {
+            IPFIX => pair.empty.filled(packet.bytes),
+            _ => Cow::Borrowed(packet.bytes),
+        };
+        let parsed = pair.parser.parse_bytes(&bytes);
         counting.add("flows_packets", 1);
         let late_ns = received_ns.saturating_sub(packet.sent_ns);
         if (0..=packet.sent_slack_ns).contains(&late_ns) {

@@ -1,12 +1,12 @@
-//! Records as bytes: text, ECS, Zeek, CSV, Parquet.
+//! Records as bytes: text, ECS, Zeek, CSV, IPFIX, Parquet.
 //!
 //! A [`Format`] is made once a run. The workers that own the flows render their own records, each into
 //! its own buffer, in parallel ([`RecordWriter::record`] takes `&self`). One writer puts the buffers in
 //! order between the header and the footer. Rendered records are self-contained: any sequence of whole
 //! records is a valid log.
 //!
-//! Parquet is columnar: its workers render rows, and the ordered writer passes them to `parquet::Writer`
-//! instead of the file. All the rest is the same.
+//! The records of IPFIX stand in messages, and Parquet is columnar: their workers render rows, and the ordered
+//! writer passes them to [`ipfix::Writer`] or `parquet::Writer` instead of the file. All the rest is the same.
 //!
 //! | module | task |
 //! |---|---|
@@ -15,6 +15,7 @@
 //! | [`ecs`] | JSON lines, Elastic Common Schema |
 //! | [`zeek`] | Zeek's conn.log with added columns |
 //! | [`csv`] | the schema, a cell a field |
+//! | [`ipfix`] | standard elements, and the other fields of the schema as own ones |
 //! | `parquet` | the schema, a column a field (cargo feature `parquet`) |
 //!
 //! Invariants
@@ -25,6 +26,7 @@
 pub mod csv;
 pub mod ecs;
 pub mod fields;
+pub mod ipfix;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod schema;
@@ -60,6 +62,8 @@ pub trait RecordWriter: Send + Sync {
 pub enum Format {
     /// Rendered records go to the file unchanged.
     Lines(Box<dyn RecordWriter>),
+    /// Rendered records are rows for [`ipfix::Writer::push_rows`].
+    Ipfix(ipfix::Sets),
     /// Rendered records are rows for [`parquet::Writer::push_rows`].
     #[cfg(feature = "parquet")]
     Parquet(parquet::Rows),
@@ -76,6 +80,7 @@ impl Format {
             OutputFormat::Ecs => Format::Lines(Box::new(ecs::Ecs::default())),
             OutputFormat::Zeek => Format::Lines(Box::new(zeek::Zeek::default())),
             OutputFormat::Csv => Format::Lines(Box::new(csv::Csv)),
+            OutputFormat::Ipfix => Format::Ipfix(ipfix::Sets::default()),
             #[cfg(feature = "parquet")]
             OutputFormat::Parquet => Format::Parquet(parquet::Rows),
             #[cfg(not(feature = "parquet"))]
@@ -93,6 +98,7 @@ impl Format {
     pub fn writer(&self) -> &dyn RecordWriter {
         match self {
             Format::Lines(writer) => writer.as_ref(),
+            Format::Ipfix(sets) => sets,
             #[cfg(feature = "parquet")]
             Format::Parquet(rows) => rows,
         }

@@ -31,6 +31,7 @@ pub const FORMATS: &[OutputFormat] = &[
     OutputFormat::Ecs,
     OutputFormat::Zeek,
     OutputFormat::Csv,
+    OutputFormat::Ipfix,
     #[cfg(feature = "parquet")]
     OutputFormat::Parquet,
 ];

@@ -151,11 +151,19 @@ settings! {
             .help("Also write dns.log, names.log and stats.json here")
             .more("dns.log has each DNS response, names.log the names known at the end, and \
                 stats.json the counters."),
-        pub format: &'static str = LOG.choice(&["text", "ecs", "zeek", "csv", "parquet"])
+        pub format: &'static str = LOG.choice(&["text", "ecs", "zeek", "csv", "ipfix", "parquet"])
             .default("text")
             .help("Choose the log format")
-            .more("ecs is JSON lines. parquet needs a build with the feature parquet.")
+            .more("ecs is JSON lines. ipfix is a file of IPFIX messages (RFC 5655) with names in \
+                elements that the file describes. parquet needs a build with the feature parquet.")
             .why("Aligned text is for people; programs read the other formats."),
+        pub ipfix_to: Option<Text> = LOG.word().none("none")
+            .value("ADDRESS")
+            .help("Send IPFIX to this UDP address instead of -o")
+            .more("For --format ipfix. The default port is 4739. A message is a datagram of at most 1,400 bytes, \
+                unless one record is longer, and templates come every 256 messages. UDP loses what a collector \
+                cannot take, so a large capture is better written to a file.")
+            .why("Flow collectors listen at a UDP port."),
         pub sort: &'static str = LOG.choice(&["end", "start"]).default("end")
             .value("ORDER")
             .help("Order records by the end or the start of their flow")
