@@ -12,6 +12,7 @@
 //! | [`empty`] | strings without bytes, for the parser |
 //! | [`record`] | one exported flow: times, ends, counters |
 //! | [`capture`] | export packets out of captures |
+//! | [`listen`] | export packets of a socket, while names are learned |
 //!
 //! **A flow gets the name that was known at its start.** A flow without one waits until its own end, and at
 //! least for [`Options::flows_delay_s`] after its start; a name that comes in this time is marked late. (Flows
@@ -33,6 +34,7 @@ pub mod capture;
 pub mod check;
 pub mod collect;
 pub mod empty;
+pub mod listen;
 pub mod record;
 
 use std::collections::BTreeMap;
@@ -65,7 +67,7 @@ const RECORDS_A_LOOK: u64 = 1 << 10;
 
 /// True when the options name flows of routers.
 pub fn is_wanted(options: &Options) -> bool {
-    !options.flows_read.is_empty()
+    !options.flows_read.is_empty() || !options.flows_listen.is_empty()
 }
 
 /// Names the exported flows of the options, to the end of the input (or until `progress.stop`).
@@ -73,6 +75,9 @@ pub fn is_wanted(options: &Options) -> bool {
 /// # Errors
 /// Options that contradict each other, inputs and outputs that cannot be opened or written.
 pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error> {
+    if !options.flows_listen.is_empty() {
+        return listen::run(options, None, progress);
+    }
     check_options(options)?;
     let mut summary = Summary::default();
     let mut collector = Collector::new();
@@ -90,7 +95,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         export.write(&mut scratch);
         sorter.push(time_key(export.started_ns()), &scratch)
     })?;
-    let mut knowledge = Knowledge::open(options, false, progress)?;
+    let mut knowledge = Knowledge::open(options, progress)?;
     knowledge.first_ns = knowledge.first_ns.or(first_ns);
     let mut naming = Naming::new(options, log, knowledge)?;
     naming.begin(first_ns.unwrap_or(0))?;
@@ -176,19 +181,17 @@ impl<'a> Naming<'a> {
 
     /// Writes the header of the log.
     fn begin(&mut self, first_ns: i64) -> Result<(), Error> {
-        if let Log::Lines(log) = &mut self.log {
-            log.start()?;
-            log.begin(first_ns)?;
-        }
-        Ok(())
+        self.log.start()?;
+        self.log.begin(first_ns)
     }
 
-    /// Takes a flow; flows come in the order of their starts.
+    /// Takes a flow; flows come in the order of their starts. One that comes too late for that is named by what is
+    /// known now, and a name that is newer than its start is marked late.
     fn take(&mut self, export: Export, progress: &Progress) -> Result<(), Error> {
         self.taken += 1;
         let number = self.taken;
         let start_ns = export.started_ns();
-        self.until(start_ns, progress)?;
+        self.until(start_ns.max(self.knowledge.now_ns), progress)?;
         let ends = self.ends(&export);
         let delay_ns = i64::from(self.options.flows_delay_s) * 1_000_000_000;
         let deadline_ns = export.end_ns.max(start_ns.saturating_add(delay_ns));
@@ -281,7 +284,7 @@ impl<'a> Naming<'a> {
         summary.add_flows(&self.summary);
         let names = self.knowledge.finish(&mut summary)?;
         save_all_names(&names, options, &mut summary)?;
-        if collector.counts.is_empty() {
+        if collector.counts.is_empty() && options.flows_listen.is_empty() {
             let ports = PORTS.map(|port| port.to_string()).join(", ");
             options.log.of("flows").warn("no export packets").text("udp_ports", ports);
         }

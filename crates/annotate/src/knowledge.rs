@@ -8,13 +8,18 @@
 //! 1. [`Knowledge::until`] is called with times that never go back; then no lookup sees a name that was
 //!    learned later than its moment, except names of packets whose times went backwards.
 //!
-//! Bounds: two batches of packets, the names' budget, [`OBSERVATIONS_MAX`] observations between commits.
+//! 2. Packets of interfaces and observations of a socket wait for their time, unless too many of them do.
+//!
+//! Bounds: two batches of packets; of interfaces those that may teach, [`WAITING_BYTES_MAX`]; the names' budget,
+//! [`OBSERVATIONS_MAX`] observations between commits.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use larder_io::batch::{Batch, Source, SourceOptions};
+use larder_io::batch::{Batch, Polled, Source, SourceOptions};
 use larder_io::frame_filter::FrameFilter;
+use larder_wire::packet::Packet;
 use larder_wire::scope::Scope;
 
 use crate::decode::{self, Counts, Decoded, Keying, decode};
@@ -30,6 +35,8 @@ use larder_wire::Addr;
 /// A flow this soon after the first packet, or after the first flow if there are none, may have been looked up
 /// before, ns.
 const BEFORE_NS: i64 = 10_000_000_000;
+/// Bytes of frames of interfaces that wait for their time, at most.
+pub const WAITING_BYTES_MAX: usize = 256 << 20;
 /// Bytes of a batch: small, so that few changes wait in memory.
 const BATCH_BYTES: usize = 256 << 10;
 
@@ -48,11 +55,29 @@ pub struct Knowledge {
     files: Vec<String>,
 }
 
+/// A batch that was decoded and not learned yet.
+struct Waiting {
+    bytes: Frames,
+    decoded: Decoded,
+    file: u32,
+    base_offset: u64,
+}
+
+enum Frames {
+    /// As it was read.
+    Batch(Batch),
+    /// Those frames that may teach: the rest of a batch is not kept.
+    Kept(Vec<u8>),
+}
+
 /// Packets that are learned from, and the place in them.
 struct Packets {
     source: Source,
     keying: Keying,
-    next: Option<(Batch, Decoded)>,
+    /// One of a file; those that wait for their time of interfaces.
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    is_live: bool,
     /// Of the batch that was learned last: the packets that may teach, each with the latest time so far.
     times: Vec<(i64, u64)>,
     before: u64,
@@ -61,9 +86,24 @@ struct Packets {
 }
 
 impl Knowledge {
-    /// Opens the sources of names. `is_live`: the flows come as they are exported.
-    pub fn open(
+    /// Opens the sources of names for flows of the past.
+    pub fn open(options: &Options, progress: &Arc<Progress>) -> Result<Knowledge, Error> {
+        Knowledge::with(options, None, false, progress)
+    }
+
+    /// Opens the sources of names for flows that come as they are exported, with the packets of interfaces, if
+    /// there are any.
+    pub fn open_live(
         options: &Options,
+        interfaces: Option<Source>,
+        progress: &Arc<Progress>,
+    ) -> Result<Knowledge, Error> {
+        Knowledge::with(options, interfaces, true, progress)
+    }
+
+    fn with(
+        options: &Options,
+        interfaces: Option<Source>,
         is_live: bool,
         progress: &Arc<Progress>,
     ) -> Result<Knowledge, Error> {
@@ -74,10 +114,17 @@ impl Knowledge {
         let mut learner = NameLearner::new(names, &options);
         learner.log = None;
         learner.external_names = ExternalNames::open(&options, is_live, progress)?;
+        if let Some(external_names) = learner.external_names.as_mut().filter(|_| is_live) {
+            external_names.hold();
+        }
         let mut files = Vec::new();
-        let packets = match options.read.is_empty() {
-            true => None,
-            false => {
+        let packets = match interfaces {
+            Some(source) => {
+                files.push(source.name().to_owned());
+                Some(Packets::of(source, &options, true))
+            }
+            None if options.read.is_empty() => None,
+            None => {
                 let inputs = open_inputs(&options.read, &progress.stop)?;
                 files.extend(inputs.iter().map(|input| input.name.clone()));
                 let mut packets = Packets::open(inputs, &options, progress)?;
@@ -101,13 +148,16 @@ impl Knowledge {
     /// Learns all that is not later than `time_ns`.
     pub fn until(&mut self, time_ns: i64, progress: &Progress) -> Result<(), Error> {
         while let Some(packets) = &mut self.packets
-            && packets.next_ns().is_some_and(|next_ns| next_ns <= time_ns)
-            && let Some((batch, decoded)) = packets.next.take()
+            && (packets.next_ns().is_some_and(|next_ns| next_ns <= time_ns)
+                || packets.waiting_bytes > WAITING_BYTES_MAX)
+            && let Some(waiting) = packets.waiting.pop_front()
         {
             while self.learner.names.commit()?.is_none() {}
             self.uncommitted = 0;
-            self.learn(&batch, decoded);
-            if let Some(packets) = &mut self.packets {
+            self.learn(waiting);
+            if let Some(packets) = &mut self.packets
+                && !packets.is_live
+            {
                 packets.read(progress);
             }
             if let Some(error) = self.learner.failed.take() {
@@ -131,8 +181,23 @@ impl Knowledge {
         Ok(())
     }
 
-    fn learn(&mut self, batch: &Batch, mut decoded: Decoded) {
+    /// Takes the packets that interfaces have received by now. Does not wait.
+    pub fn gather(&mut self, progress: &Progress) {
         let Some(packets) = &mut self.packets else { return };
+        packets.gather(progress);
+        self.first_ns = self.first_ns.or(packets.next_ns());
+    }
+
+    fn learn(&mut self, waiting: Waiting) {
+        let Some(packets) = &mut self.packets else { return };
+        let Waiting { bytes, mut decoded, file, base_offset } = waiting;
+        let bytes: &[u8] = match &bytes {
+            Frames::Batch(batch) => &batch.bytes,
+            Frames::Kept(bytes) => {
+                packets.waiting_bytes -= bytes.len();
+                bytes
+            }
+        };
         let before = packets.before;
         packets.times.clear();
         let mut latest_ns = i64::MIN;
@@ -145,8 +210,8 @@ impl Knowledge {
             entry.count += found.count;
         }
         packets.before += u64::from(decoded.packets);
-        packets.bytes = packets.bytes.max(batch.base_offset + decoded.end as u64);
-        self.learner.batch(&mut decoded, &batch.bytes, before, batch.file, batch.base_offset);
+        packets.bytes = packets.bytes.max(base_offset + decoded.end as u64);
+        self.learner.batch(&mut decoded, bytes, before, file, base_offset);
     }
 
     /// The first packet that is later than `time_ns`, and so is not to count; `u64::MAX` for none.
@@ -220,15 +285,21 @@ impl Packets {
         progress: &Progress,
     ) -> Result<Packets, Error> {
         let source = open_packets(inputs, options.filter.trim(), progress)?;
-        Ok(Packets {
+        Ok(Packets::of(source, options, false))
+    }
+
+    fn of(source: Source, options: &Options, is_live: bool) -> Packets {
+        Packets {
             source,
             keying: Keying::of_options(options),
-            next: None,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            is_live,
             times: Vec::new(),
             before: 0,
             count: 0,
             bytes: 0,
-        })
+        }
     }
 
     /// Reads the next batch that has packets.
@@ -239,14 +310,50 @@ impl Packets {
             self.count += u64::from(decoded.packets);
             progress.packets.store(self.count, Ordering::Relaxed);
             if decoded.packets > 0 {
-                self.next = Some((batch, decoded));
+                let (file, base_offset) = (batch.file, batch.base_offset);
+                self.waiting.push_back(Waiting {
+                    bytes: Frames::Batch(batch),
+                    decoded,
+                    file,
+                    base_offset,
+                });
                 return;
             }
         }
     }
 
+    /// Reads what interfaces have received, and keeps the frames that may teach.
+    fn gather(&mut self, progress: &Progress) {
+        // A reader that is told to stop gives what it has and then ends.
+        while let Polled::Batch(batch) = self.source.poll_batch_now(&progress.stop) {
+            let mut decoded = Decoded::default();
+            decode(&batch, 1, self.keying, &mut decoded);
+            self.count += u64::from(decoded.packets);
+            progress.packets.store(self.count, Ordering::Relaxed);
+            decoded.lanes.clear();
+            let mut bytes = Vec::new();
+            for rare in &mut decoded.rare {
+                let start = rare.frame_offset as usize;
+                let frame =
+                    batch.bytes.get(start..start + bytes_read(&rare.packet)).unwrap_or_default();
+                rare.frame_offset = bytes.len() as u32;
+                bytes.extend_from_slice(frame);
+            }
+            if decoded.packets > 0 {
+                self.waiting_bytes += bytes.len();
+                let (file, base_offset) = (batch.file, batch.base_offset);
+                self.waiting.push_back(Waiting {
+                    bytes: Frames::Kept(bytes),
+                    decoded,
+                    file,
+                    base_offset,
+                });
+            }
+        }
+    }
+
     fn next_ns(&self) -> Option<i64> {
-        self.next.as_ref().and_then(|(_, decoded)| decoded.first_ns)
+        self.waiting.front().and_then(|waiting| waiting.decoded.first_ns)
     }
 
     fn add_damage(&self, summary: &mut Summary) {
@@ -255,6 +362,13 @@ impl Packets {
             add_damage(&mut summary.damaged, damage.kind.as_str(), found);
         }
     }
+}
+
+/// Bytes of a frame up to the last that the learner reads.
+fn bytes_read(packet: &Packet) -> usize {
+    let payload_end = packet.payload_offset + packet.payload_len;
+    let data_end = packet.fragment.map_or(0, |fragment| fragment.data_offset + fragment.data_len);
+    payload_end.max(data_end) as usize
 }
 
 /// The packets of captures in the order of time, those that the filter selects. Batches have exact starts.

@@ -53,7 +53,7 @@ pub fn run(
         true,
         Frame::of(Format::Lines(Box::new(writer()?))),
     )?;
-    let mut knowledge = Knowledge::open(options, false, progress)?;
+    let mut knowledge = Knowledge::open(options, progress)?;
     // Logs do not state when they began.
     knowledge.first_ns.get_or_insert(i64::MIN);
     knowledge.until(time_ns, progress)?;

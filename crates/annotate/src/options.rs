@@ -178,6 +178,8 @@ pub struct Options {
     pub dnstap: Option<Endpoint>,
     /// Captures with export packets of routers.
     pub flows_read: Vec<Endpoint>,
+    /// Addresses at which routers' exports are received; then the run goes on until it is stopped.
+    pub flows_listen: Vec<SocketAddr>,
     /// How long after its start an exported flow without a name waits for one, seconds.
     pub flows_delay_s: u32,
     /// Write the names of these addresses, and no flows.
@@ -241,6 +243,7 @@ impl Default for Options {
             zeek_dns: Vec::new(),
             dnstap: None,
             flows_read: Vec::new(),
+            flows_listen: Vec::new(),
             flows_delay_s: 600,
             names_at: None,
             tcp_idle_s: 300,
@@ -397,6 +400,8 @@ pub struct Summary {
     pub input_damaged: bool,
     /// The run was interrupted (exit 130).
     pub interrupted: bool,
+    /// The input has no end of its own: interfaces, or exports of a socket.
+    pub is_endless: bool,
     /// Why a live capture ended, and the next step (exit 2).
     pub failure: Option<String>,
 }

@@ -103,6 +103,9 @@ pub fn run_live(
     live.report_to(move |event, interface| drop(log.warn(event).text("interface", interface)));
     let files = vec![capture.name()];
     let source = Source::live(live, source_options(options));
+    if !options.flows_listen.is_empty() {
+        return crate::exports::listen::run(options, Some((source, capture)), progress);
+    }
     run_source(
         options,
         progress,
@@ -156,6 +159,7 @@ fn run_source(
         input_bytes: counted.input_bytes,
         answers: counted.learner.answers,
         interrupted: progress.stop.load(Ordering::Relaxed),
+        is_endless: capture.is_some(),
         kept: store.map(|counts| counts.all()),
         failure: source.failure().map(str::to_owned),
         ..Summary::default()

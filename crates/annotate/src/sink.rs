@@ -80,6 +80,46 @@ impl Log {
         }
     }
 
+    /// A header that states no time.
+    pub(crate) fn start(&mut self) -> Result<(), Error> {
+        match self {
+            Log::Lines(log) => log.start(),
+            _ => Ok(()),
+        }
+    }
+
+    /// A header that states when the input began.
+    pub(crate) fn begin(&mut self, first_ns: i64) -> Result<(), Error> {
+        match self {
+            Log::Lines(log) => log.begin(first_ns),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends a batch: a live log waits for no more records.
+    pub(crate) fn end_batch(
+        &mut self,
+        is_live: bool,
+        end_ns: i64,
+        progress: &Progress,
+    ) -> Result<(), Error> {
+        match self {
+            Log::Lines(log) => log.end_batch(is_live, end_ns, progress),
+            Log::Ipfix(writer) if is_live => writer.flush(),
+            Log::Collector(writer) if is_live => writer.flush(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens the log again. A stream of numbered messages has no other file, and a Parquet file cannot be opened
+    /// again.
+    pub(crate) fn reopen(&mut self, now_ns: i64) -> Result<(), Error> {
+        match self {
+            Log::Lines(log) => log.reopen(now_ns),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn finish(self, now_ns: i64) -> Result<(), Error> {
         match self {
             Log::Lines(log) => log.finish(now_ns),
@@ -241,10 +281,7 @@ impl Writer {
 
     /// Opens the logs again, on request.
     fn reopen(&mut self) -> Result<(), Error> {
-        // A stream of numbered messages has no other file, and a Parquet file cannot be opened again.
-        if let Log::Lines(log) = &mut self.log {
-            log.reopen(self.now_ns)?;
-        }
+        self.log.reopen(self.now_ns)?;
         self.answers.iter_mut().try_for_each(|answers| answers.0.reopen(self.now_ns))
     }
 }
@@ -263,10 +300,8 @@ impl Sink for Writer {
         // from there.
         let end_ns = work.time_ns.max(0);
         self.now_ns = self.now_ns.min(end_ns);
-        if let Log::Lines(log) = &mut self.log
-            && work.packets_before + u64::from(work.decoded.packets) > 0
-        {
-            log.begin(work.capture_start_ns)?;
+        if work.packets_before + u64::from(work.decoded.packets) > 0 {
+            self.log.begin(work.capture_start_ns)?;
         }
         if self.progress.reopen.swap(false, Ordering::AcqRel) {
             self.reopen()?;
@@ -301,12 +336,7 @@ impl Sink for Writer {
         if self.is_live {
             self.now_ns = end_ns;
         }
-        match &mut self.log {
-            Log::Lines(log) => log.end_batch(self.is_live, end_ns, &self.progress),
-            Log::Ipfix(writer) if self.is_live => writer.flush(),
-            Log::Collector(writer) if self.is_live => writer.flush(),
-            _ => Ok(()),
-        }
+        self.log.end_batch(self.is_live, end_ns, &self.progress)
     }
 }
 

@@ -26,7 +26,7 @@ use larder_settings::layers::Resolved;
 use larder_settings::row::Text;
 use larder_wire::Addr;
 
-use crate::addresses::{not_an_address, parse_address};
+use crate::addresses::{addresses, not_an_address, parse_address};
 use crate::progress::bar;
 use crate::reloading::{Again, Reloading};
 use crate::settings::{Annotate, Input, Output};
@@ -107,8 +107,9 @@ pub fn annotate(resolved: Resolved, again: Again) -> Outcome {
         return Err(Failure::usage(why));
     }
     Ok(match input {
-        // A capture ends when it is stopped.
+        // A capture ends when it is stopped, and so does a listener.
         Some(_) => exit::DONE,
+        None if summary.is_endless => exit::DONE,
         None => exit_code(&summary, settings.output.strict),
     })
 }
@@ -217,6 +218,7 @@ fn options(settings: &Annotate) -> Result<Options, Failure> {
         zeek_log: endpoint(&input.zeek_log),
         zeek_dns: input.zeek_dns.iter().cloned().map(Endpoint::from).collect(),
         dnstap: endpoint(&input.dnstap),
+        flows_listen: addresses(&input.flows_listen, IPFIX_PORT)?,
         flows_read: input.flows_read.iter().cloned().map(Endpoint::from).collect(),
         flows_delay_s: input.flows_delay,
         names_at,
@@ -300,8 +302,15 @@ fn check_inputs(options: &Options, is_live: bool) -> Result<(), Failure> {
             "-i with --eve or --zeek-log: a log needs a run of its own; run it without -i and with --names-load",
         ));
     }
-    let has_flows = !options.flows_read.is_empty();
-    if has_flows && (is_live || has_log) {
+    let listens = !options.flows_listen.is_empty();
+    if listens && (has_log || !options.read.is_empty() || !options.flows_read.is_empty()) {
+        return Err(Failure::usage(
+            "--flows-listen with -r, --eve, --zeek-log or --flows-read: these are of the past; name the sources of \
+             names with -i, --zeek-dns, --dnstap or --names-load",
+        ));
+    }
+    let has_flows = listens || !options.flows_read.is_empty();
+    if !options.flows_read.is_empty() && (is_live || has_log) {
         return Err(Failure::usage(
             "--flows-read with -i, --eve or --zeek-log: one run does one of them; run larder twice",
         ));
@@ -493,7 +502,7 @@ mod tests {
             --names-budget 1MiB --flows-max 1000 --reassembly-budget 2MiB --candidates 2 --seed 9 \
             -c 10 -n --sort start --lookup packet --unresolved --names-save s --names-load l \
             --eve e --zeek-log z --zeek-dns d1 d2 --dnstap t \
-            --flows-read f --flows-delay 7s --tcp-idle 1m --udp-idle 2s --linger 0s \
+            --flows-read f --flows-listen 127.0.0.1 --flows-delay 7s --tcp-idle 1m --udp-idle 2s --linger 0s \
             --rotate-size 1GiB --rotate-every 1h --compress --logs-budget 2GiB";
         let flags: Vec<&str> = line.split_whitespace().collect();
         let path = |path: &str| Endpoint::Path(path.into());
@@ -522,6 +531,7 @@ mod tests {
             zeek_log: Some(path("z")),
             zeek_dns: vec![path("d1"), path("d2")],
             dnstap: Some(path("t")),
+            flows_listen: vec!["127.0.0.1:4739".parse().expect("an address")],
             flows_read: vec![path("f")],
             flows_delay_s: 7,
             tcp_idle_s: 60,
@@ -577,6 +587,7 @@ mod tests {
         let file = ["--format", "ipfix", "-o", "f"];
         assert!(collector(&file).unwrap_err().contains("leave out one"));
         assert_eq!(collector(&["--format", "ipfix"]), Ok("192.0.2.1:4739".parse().ok()));
+        assert!(refused(&["-r", own, "--flows-listen", "127.0.0.1"]).contains("of the past"));
         assert!(refused(&["-r", "/"]).contains("is a directory"));
         assert!(refused(&["-r", "no/such"]).contains("check the path"));
     }

@@ -48,8 +48,7 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
     if summary.input_damaged && summary.damaged.is_empty() {
         text.push_str("damaged    the input ended too early\n");
     }
-    // A capture has no other end.
-    if summary.interrupted && summary.captured.is_empty() {
+    if summary.interrupted && !summary.is_endless {
         text.push_str("stopped    before the end of the input; what was read is written\n");
     }
     text

@@ -14,8 +14,10 @@
 //!
 //! Bounds: the sorter's memory ([`MEMORY_BYTES_MAX`]) and disk;
 //! [`SENDERS_MAX`](larder_io::sender::SENDERS_MAX) senders at one time; [`ARRIVED_MAX`]
-//! observations that were not learned yet: then senders wait.
+//! observations that were not learned yet: then senders wait. For flows that come later, as of routers,
+//! observations wait for their time, at most [`HELD_MAX`].
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
@@ -37,12 +39,17 @@ use crate::{Error, Progress};
 
 /// Observations that have arrived and were not learned yet, at most.
 pub const ARRIVED_MAX: usize = 1 << 12;
+/// Observations that wait for their time, at most.
+const HELD_MAX: usize = 1 << 18;
 
 /// See the module.
 pub struct ExternalNames {
     sorted: Sorted,
     next: Option<DnsObservation>,
     live: Option<Live>,
+    /// Where observations of the live socket wait for their time; `None` where they count at once.
+    held: Option<BTreeMap<(i64, u64), DnsObservation>>,
+    arrived: u64,
     damaged: Damages,
 }
 
@@ -83,6 +90,8 @@ impl ExternalNames {
             sorted: gather.sorter.sorted()?,
             next: None,
             live,
+            held: None,
+            arrived: 0,
             damaged: gather.damaged,
         };
         external_names.step()?;
@@ -95,14 +104,30 @@ impl ExternalNames {
         Ok(())
     }
 
-    /// The next observation that is not later than `time_ns`, or that a live socket has brought.
+    /// From now on observations of a live socket wait for their time.
+    pub fn hold(&mut self) {
+        self.held.get_or_insert_default();
+    }
+
+    /// The next observation that is not later than `time_ns`, or that a live socket has brought. If too many
+    /// wait for their time, the earliest waits no longer.
     pub fn until(&mut self, time_ns: i64) -> Result<Option<DnsObservation>, Error> {
         if self.next.as_ref().is_some_and(|observation| observation.time_ns <= time_ns) {
             let observation = self.next.take();
             self.step()?;
             return Ok(observation);
         }
-        Ok(self.live.as_ref().and_then(|live| live.arrived.try_recv().ok()))
+        let Some(live) = &self.live else { return Ok(None) };
+        let Some(held) = &mut self.held else { return Ok(live.arrived.try_recv().ok()) };
+        while held.len() <= HELD_MAX
+            && let Ok(observation) = live.arrived.try_recv()
+        {
+            self.arrived += 1;
+            held.insert((observation.time_ns, self.arrived), observation);
+        }
+        let is_due = held.first_key_value().is_some_and(|((of_ns, _), _)| *of_ns <= time_ns);
+        let due = (is_due || held.len() > HELD_MAX).then(|| held.pop_first()).flatten();
+        Ok(due.map(|(_, observation)| observation))
     }
 
     /// Adds the damage that was found to the summary.

@@ -112,10 +112,18 @@ settings! {
                 to port 2055, 4739 or 9995. Names come from -r, --zeek-dns, --dnstap and --names-load. \
                 Packets of -r are read for names only.")
             .why("Routers that see no DNS still get names from a capture at the resolver."),
+        pub flows_listen: List = INPUT.list().many()
+            .value("ADDRESS")
+            .help("Name the flows that routers export to these UDP addresses")
+            .more("NetFlow v5 or v9, or IPFIX. The default port is 4739. larder runs until it is stopped. Names come \
+                from the packets of -i, and from --zeek-dns, --dnstap and --names-load; a filter keeps other packets \
+                away. A flow is written --flows-delay after its start, and one without a name after twice that time.")
+            .why("Routers export a flow after it began: names are those of its start."),
         pub flows_delay: u32 = INPUT.seconds(0, 3_600).default("10m")
             .help("Let an exported flow wait this long for a name")
             .more("The time counts from the start of the flow; a longer flow waits until its end. larder marks \
-                a name that comes in this time late. 0 does not wait.")
+                a name that comes in this time late. 0 does not wait. With --flows-listen, all flows wait this \
+                long: choose no less than the active timeout of the routers.")
             .why("The response with the name may come after the first packet of the flow."),
         pub names_at: Option<i64> = INPUT.time(parse_time_ns)
             .help("Write the names that addresses had at this time")

@@ -7,6 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod disk;
+mod flows;
 mod interfaces;
 mod overload;
 mod programs;
