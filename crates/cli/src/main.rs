@@ -9,6 +9,7 @@
 //! | [`dns`] | settings to a server of `larder_dns` |
 //! | [`http`] | settings to a server of `larder_http` |
 //! | [`demo`] | annotate on the capture inside the program, explained |
+//! | [`mod@doctor`], [`mod@init`] | what a program needs of the machine; its configuration, commented |
 //! | [`mod@ctl`] | requests to the control socket of a running server |
 //! | [`find`], [`top`] | the packet store searched; a live view of `larder annotate` |
 //! | [`progress`], [`summary`], [`signals`] | output of a run, and how it is stopped |
@@ -20,9 +21,11 @@ mod annotate;
 mod ctl;
 mod demo;
 mod dns;
+mod doctor;
 mod encrypted;
 mod find;
 mod http;
+mod init;
 mod live;
 mod logs;
 mod progress;
@@ -57,9 +60,13 @@ fn run(invocation: &Invocation) -> Outcome {
         ["http"] => return http::http(invocation.settings()?, again()),
         _ => {}
     }
+    if invocation.command.path == ["doctor"] {
+        return doctor::doctor(invocation);
+    }
     let settings = invocation.settings_without_file()?;
     match invocation.command.path {
         ["demo"] => demo::demo(&settings.read()),
+        ["init"] => init::init(&settings.read()),
         ["find"] => find::find(&settings.read()),
         ["top"] => top::top(&settings.read()),
         ["ctl"] => ctl::ctl(&settings.read()),

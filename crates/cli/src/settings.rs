@@ -21,12 +21,14 @@ use larder_settings::table::Program;
 
 #[cfg(test)]
 pub use annotate::SOURCE_WORDS;
-pub use annotate::{Annotate, Input, Operation, Output};
-pub use http::Http;
+pub use annotate::{ANNOTATE, Annotate, Input, Operation, Output};
+pub use http::{HTTP, Http};
 pub use live::{Capture, Find, Store, Top};
 #[cfg(test)]
 pub use other::CTL_ACTIONS;
-pub use other::{Completions, Ctl, Demo, Man, ShowConfig};
+#[cfg(test)]
+pub use other::PROGRAMS;
+pub use other::{Completions, Ctl, Demo, Doctor, Init, Man, ShowConfig};
 
 /// The program.
 pub static PROGRAM: Program = Program {
@@ -39,11 +41,11 @@ each address, and writes a log in which each flow has names. larder dns is a cac
 larder http an HTTP cache.
 
 Results are written to standard output, everything else to standard error. Settings come from flags, \
-environment variables (LARDER_ANNOTATE_CORES=2) and a configuration file (see larder show-config).
-
-First steps:
-  larder demo
-  larder annotate -r FILE",
+environment variables (LARDER_ANNOTATE_CORES=2) and a configuration file (see larder show-config).",
+    first_steps: "First steps:
+  larder demo                     names in a small recording, explained
+  larder annotate -r FILE         names in your own capture
+  larder doctor                   what a live run needs of this machine",
     commands: &[
         &annotate::ANNOTATE,
         &live::FIND,
@@ -51,6 +53,8 @@ First steps:
         &dns::DNS,
         &http::HTTP,
         &other::DEMO,
+        &other::DOCTOR,
+        &other::INIT,
         &other::CTL,
         &other::SHOW_CONFIG,
         &other::COMPLETIONS,

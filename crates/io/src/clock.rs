@@ -34,3 +34,15 @@ impl Clock {
         self.begun_unix_us.saturating_add(us)
     }
 }
+
+/// Whether something keeps the system's time of day right: the kernel's own word (`STA_UNSYNC`, adjtimex(2)).
+/// False also where the kernel does not tell.
+#[cfg(target_os = "linux")]
+pub fn is_synchronized() -> bool {
+    // SAFETY: all zeros is a valid `timex`, which asks for nothing to be changed; the kernel fills it.
+    let state = unsafe {
+        let mut about: libc::timex = std::mem::zeroed();
+        libc::adjtimex(&raw mut about)
+    };
+    (0..libc::TIME_ERROR).contains(&state)
+}

@@ -22,6 +22,7 @@ pub fn clap(program: &'static Program) -> Clap {
         .version(program.version)
         .about(program.about)
         .long_about(program.long_about)
+        .after_help(program.first_steps)
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true);

@@ -86,6 +86,12 @@ impl Invocation {
         self.resolve(None)
     }
 
+    /// The settings of another command by all layers; flags of this command count where they have the names of
+    /// the other's.
+    pub fn settings_of(&self, command: &'static Command) -> Result<Resolved, Failure> {
+        layers::resolve(command, &self.matches, self.file()?.as_ref(), &process_environment)
+    }
+
     /// The configuration file that applies, once the environment is found to have no unknown
     /// settings.
     pub(crate) fn file(&self) -> Result<Option<File>, Failure> {

@@ -37,6 +37,7 @@ pub static PROGRAM: Program = Program {
     changed: "2026-01-31",
     about: "A program",
     long_about: "A program of one command",
+    first_steps: "First steps: sample annotate",
     commands: &[&ANNOTATE],
     families: &[],
     moved: &[("bench", "other")],

@@ -60,19 +60,22 @@ pub fn template(program: &Program) -> String {
          # A flag or an environment variable (LARDER_ANNOTATE_CORES=2) overrides it;\n\
          # `larder show-config` prints which layer each value came from.\n",
     );
-    for command in program.configurable() {
-        let _ = writeln!(text, "\n[{}]", command.table());
-        for setting in command.lasting() {
-            let value = setting.kind.parse(setting.default.as_ref());
-            let value = value.expect("a test parses every default");
-            let _ = writeln!(text, "\n# {}: {}.", setting.help, setting.kind.range());
-            for sentences in [setting.more, setting.why].iter().filter(|it| !it.is_empty()) {
-                let _ = writeln!(text, "# {sentences}");
-            }
-            let _ = writeln!(text, "{}", assignment(setting, &[value]));
-        }
-    }
+    program.configurable().for_each(|command| table_of(command, "", &mut text));
     text
+}
+
+/// The part of a file that one command has, each setting after `before`: behind `#` it stays at its default.
+pub fn table_of(command: &Command, before: &str, text: &mut String) {
+    let _ = writeln!(text, "\n[{}]", command.table());
+    for setting in command.lasting() {
+        let value = setting.kind.parse(setting.default.as_ref());
+        let value = value.expect("a test parses every default");
+        let _ = writeln!(text, "\n# {}: {}.", setting.help, setting.kind.range());
+        for sentences in [setting.more, setting.why].iter().filter(|it| !it.is_empty()) {
+            let _ = writeln!(text, "# {sentences}");
+        }
+        let _ = writeln!(text, "{before}{}", assignment(setting, &[value]));
+    }
 }
 
 /// The settings of all commands, in Markdown.

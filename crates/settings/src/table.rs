@@ -114,6 +114,8 @@ pub struct Program {
     pub about: &'static str,
     /// More, for `--help` and the manual.
     pub long_about: &'static str,
+    /// What to try first: the end of help, also of the short one that the program prints without arguments.
+    pub first_steps: &'static str,
     /// Every command, in the order of help.
     pub commands: &'static [&'static Command],
     /// Words that hold commands of two words, and a line on each.

@@ -18,9 +18,8 @@ pub static PROGRAM: Program = Program {
     long_about: "larder-lab measures larder, other programs and the limits of the machine. It \
 simulates hit ratios on traces, and estimates what they mean to a server.
 
-Results are written to standard output, everything else to standard error.
-
-First steps:
+Results are written to standard output, everything else to standard error.",
+    first_steps: "First steps:
   larder-lab sim hit-ratio --trace zipf:0.9
   larder-lab model
   larder-lab bench engine",

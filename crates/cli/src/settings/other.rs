@@ -1,8 +1,8 @@
-//! The rows of the commands that need few: `demo`, `ctl`, `show-config`, `completions`, `man`.
+//! The rows of the commands that need few: `demo`, `doctor`, `init`, `ctl`, `show-config`, `completions`, `man`.
 
 use std::path::PathBuf;
 
-use larder_settings::row::{Settings, Text};
+use larder_settings::row::{List, Settings, Text};
 use larder_settings::settings;
 use larder_settings::table::{Command, Setting};
 
@@ -27,6 +27,84 @@ settings! {
         pub quiet: bool = OUTPUT.switch()
             .help("Print the log only, without the explanation")
             .why("The explanation is printed to standard error."),
+    }
+}
+
+/// The programs that run for long.
+pub const PROGRAMS: [&str; 3] = ["annotate", "dns", "http"];
+
+/// `larder doctor`.
+pub const DOCTOR: Command = Command {
+    path: &["doctor"],
+    about: "Check what a program needs of this machine",
+    long: "Checks kernel, clock, memory, interfaces, rights, ports, directories and files. The settings are those of \
+the configuration file, the environment and the flags here. Each line begins with ok, warn (the program runs, with \
+less than it could have) or FAIL, and then states what to do.
+
+Run it as the user that the program will have.
+
+Exit status: 0 nothing failed; 1 something failed.
+
+Examples:
+  larder doctor
+  larder doctor annotate -i eth0 --dir /var/lib/larder --store 50GiB
+  larder doctor dns --listen 192.0.2.1",
+    settings: Doctor::ROWS,
+};
+
+settings! {
+    /// All settings of `larder doctor`. Those with the names of a program's settings come before them.
+    pub struct Doctor {
+        pub program: Option<&'static str> = RUN.choice(&PROGRAMS)
+            .value("PROGRAM")
+            .positional()
+            .help("Check for this program only")
+            .why("Without it all three are checked."),
+        pub interface: List = RUN.list()
+            .letter('i')
+            .value("IFACE")
+            .help("Check that annotate can capture from these interfaces")
+            .why("Without it larder tries each interface that is up."),
+        pub listen: List = RUN.list().many()
+            .value("ADDRESS")
+            .help("Check that these addresses are free, for dns and http")
+            .why("Without it the addresses of the configuration count."),
+        pub dir: Option<PathBuf> = RUN.path()
+            .value("DIR")
+            .help("Check that annotate can write its log and packets here")
+            .why("A run fails late if its directory cannot be written."),
+        pub store: Option<u64> = RUN.bytes(1 << 20, 1 << 60)
+            .help("Check that DIR has room for this many bytes of packets")
+            .why("It is the budget of annotate --store."),
+    }
+}
+
+/// `larder init`.
+pub const INIT: Command = Command {
+    path: &["init"],
+    about: "Write a commented configuration for a program",
+    long: "Writes all settings of the program that a file may have, each with its default and what it does, as \
+comments. It never overwrites a file. Then it prints how to check and start the program.
+
+Examples:
+  larder init dns
+  larder init annotate -o larder.toml",
+    settings: Init::ROWS,
+};
+
+settings! {
+    /// All settings of `larder init`.
+    pub struct Init {
+        pub program: &'static str = RUN.choice(&PROGRAMS)
+            .required()
+            .value("PROGRAM")
+            .positional()
+            .help("Write the settings of this program")
+            .why("Each program has a table of its own in the file."),
+        pub output: PathBuf = RUN.endpoint().default("/etc/larder/larder.toml")
+            .letter('o')
+            .help("Write to this file (- is standard output)")
+            .why("The default is the last place where the programs look, and that of the units of systemd."),
     }
 }
 

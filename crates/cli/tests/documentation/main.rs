@@ -79,6 +79,7 @@ pages! {
     dns_encrypted: "docs/guide/dns-encrypted.md",
     dns_recursion: "docs/guide/dns-recursion.md",
     dns_rules: "docs/guide/dns-rules.md",
+    fields: "docs/guide/fields.md",
     dns_shadow: "docs/guide/dns-shadow.md",
     dns_xdp: "docs/guide/dns-xdp.md",
     dns: "docs/guide/dns.md",

@@ -176,6 +176,11 @@ pub const PAGES: &[Page] = &[
         ],
     },
     Page {
+        file: "docs/guide/fields.md",
+        before: "cp $CAPTURES/r2-pair.pcap office.pcap",
+        notes: &[],
+    },
+    Page {
         file: "docs/guide/dns-encrypted.md",
         before: "
             openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 \\

@@ -1,0 +1,108 @@
+//! Checks for `larder dns` and `larder http`: ports, and files that the settings name.
+
+use std::fs::File;
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::Path;
+
+use larder_settings::exit::Failure;
+use larder_settings::row::List;
+
+use super::Finding;
+use crate::addresses::addresses;
+use crate::settings::{Http, dns};
+
+/// Bytes of a receive buffer that larder dns asks for.
+const SOCKET_BUFFER_BYTES: u64 = 4 << 20;
+
+/// Checks for `larder dns`.
+pub fn dns(settings: &dns::Dns) -> Result<Vec<Finding>, Failure> {
+    let mut findings = Vec::new();
+    for address in addresses(&settings.serving.listen, 53)? {
+        findings.push(of_port("dns", address, "UDP", UdpSocket::bind(address).map(drop)));
+        findings.push(of_port("dns", address, "TCP", TcpListener::bind(address).map(drop)));
+    }
+    let max = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default();
+    if let Ok(max) = max.trim().parse::<u64>() {
+        findings.push(of_buffers(max));
+    }
+    findings.extend(of_files(
+        "dns",
+        &[&settings.serving.tls_cert, &settings.serving.tls_key, &settings.serving.root_hints],
+    ));
+    Ok(findings)
+}
+
+/// Checks for `larder http`.
+pub fn http(settings: &Http) -> Result<Vec<Finding>, Failure> {
+    let mut findings = Vec::new();
+    let mut all = addresses(&settings.listen, 80)?;
+    let secure = |list: &List| match list.iter().next().map(String::as_str) {
+        None | Some("none") => Ok(Vec::new()),
+        Some(_) => addresses(list, 443),
+    };
+    all.extend(secure(&settings.listen_tls)?);
+    for address in all {
+        findings.push(of_port("http", address, "TCP", TcpListener::bind(address).map(drop)));
+    }
+    findings.extend(of_files("http", &[&settings.tls_cert, &settings.tls_key]));
+    Ok(findings)
+}
+
+fn of_port(program: &str, address: SocketAddr, transport: &str, bound: io::Result<()>) -> Finding {
+    let about = format!("{program} {transport} {address}");
+    let Err(error) = bound else { return Finding::fine(&about, "free") };
+    let next = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("end what listens there (ss -lp 'sport = :{}'), or change --listen", address.port())
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "it is no address of this machine: correct --listen, or add it to an interface".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => "give the program the right to low ports: \
+             setcap cap_net_bind_service+ep $(command -v larder), or AmbientCapabilities in its unit"
+            .to_owned(),
+        _ => "change --listen".to_owned(),
+    };
+    Finding::failed(&about, format!("{error}; {next}"))
+}
+
+fn of_buffers(max: u64) -> Finding {
+    if max >= SOCKET_BUFFER_BYTES {
+        return Finding::fine("dns buffers", format!("net.core.rmem_max is {max}"));
+    }
+    Finding::limited(
+        "dns buffers",
+        format!(
+            "net.core.rmem_max is {max}: queries of a burst are dropped sooner; \
+             sysctl net.core.rmem_max={SOCKET_BUFFER_BYTES}"
+        ),
+    )
+}
+
+/// Files that the settings name can be read.
+fn of_files(program: &str, files: &[&Option<std::path::PathBuf>]) -> Vec<Finding> {
+    let of_file = |path: &Path| {
+        let about = format!("{program} {}", path.display().to_string().escape_debug());
+        match File::open(path) {
+            Ok(_) => Finding::fine(&about, "readable"),
+            Err(error) => {
+                Finding::failed(&about, format!("{error}; correct the path or its permissions"))
+            }
+        }
+    };
+    files.iter().filter_map(|path| path.as_deref()).map(of_file).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    /// Small buffers are a limit, no failure.
+    #[test]
+    fn buffers() {
+        assert_eq!(of_buffers(212_992).verdict, Verdict::Limited);
+        assert_eq!(of_buffers(4 << 20).verdict, Verdict::Fine);
+    }
+}
