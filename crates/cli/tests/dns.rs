@@ -544,7 +544,12 @@ fn answers_are_logged() {
 fn units_are_verified() {
     let scratch = Scratch::new();
     let mut paths = Vec::new();
-    for name in ["larder-dns.service", "larder-dns.socket", "larder-annotate@.service"] {
+    for name in [
+        "larder-dns.service",
+        "larder-dns.socket",
+        "larder-http.service",
+        "larder-annotate@.service",
+    ] {
         let from = format!("{}/../../packaging/{name}", env!("CARGO_MANIFEST_DIR"));
         let unit = std::fs::read_to_string(from).expect("a unit");
         let unit = unit.replace("/usr/local/bin/larder", env!("CARGO_BIN_EXE_larder"));
