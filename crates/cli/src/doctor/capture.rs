@@ -14,7 +14,8 @@ use crate::settings::Annotate;
 pub fn memory_bytes(settings: &Annotate) -> u64 {
     let rings = settings.capture.ring_size.saturating_mul(settings.capture.rings as u64);
     let names = settings.limits.names_budget;
-    names.saturating_add(rings).saturating_add(settings.store.store_memory)
+    let stored = if settings.store.store.is_some() { settings.store.store_memory } else { 0 };
+    names.saturating_add(rings).saturating_add(stored)
 }
 
 /// All checks. `dir`: where something will be written, and `store` how much.
