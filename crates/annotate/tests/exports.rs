@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use larder_annotate::exports::check::{FIELDS_MAX, check};
@@ -14,8 +13,8 @@ use larder_annotate::options::{Endpoint, OutputFormat, SortBy};
 use larder_annotate::record::Exporter;
 use larder_annotate::{Options, Progress, Summary, run};
 use larder_testkit::frames::read_capture;
-use larder_testkit::process::{Program, Run};
-use larder_testkit::{captures, skip, wait};
+use larder_testkit::nfcapd::Nfcapd;
+use larder_testkit::{captures, skip};
 use larder_wire::Addr;
 
 const EXPORTER: Addr = Addr::v4([192, 0, 2, 1]);
@@ -394,30 +393,13 @@ fn names_are_those_of_packets() {
 /// What nfdump's collector makes of the same export packets, sorted: times in ms, protocol, ends, counters.
 fn by_nfdump(capture: &Path) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a folder");
+    let nfcapd = Nfcapd::start(folder.path());
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let free = UdpSocket::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
-    let mut nfcapd = Command::new("nfcapd");
-    nfcapd.args(["-b", "127.0.0.1", "-p", &free.port().to_string(), "-w"]).arg(folder.path());
-    let mut nfcapd = Program::start(nfcapd.stdout(Stdio::null()));
-    let port = format!(":{:04X} ", free.port());
-    wait::until_so("nfcapd listens", || {
-        std::fs::read_to_string("/proc/self/net/udp").is_ok_and(|sockets| sockets.contains(&port))
-    });
     for frame in read_capture(capture) {
         // Headers of IPv4 and UDP.
-        socket.send_to(&frame.bytes[28..], free).expect("loopback takes it");
+        socket.send_to(&frame.bytes[28..], nfcapd.address).expect("loopback takes it");
     }
-    // It says so while it takes the first packet, and ends only after that. There is one.
-    nfcapd.wait_for("New ipfix exporter");
-    nfcapd.signal("-TERM");
-    nfcapd.child.wait().expect("it ends");
-    let mut nfdump = Command::new("nfdump");
-    nfdump.env("TZ", "UTC").arg("-R").arg(folder.path());
-    nfdump.args(["-q", "-N", "-o", "fmt:%ts|%te|%pr|%sa|%sp|%da|%dp|%pkt|%byt"]);
-    let text = Run::of(&mut nfdump).good();
-    let mut lines: Vec<String> = text.lines().map(|line| line.replace(' ', "")).collect();
-    lines.sort();
-    lines
+    nfcapd.records("%ts|%te|%pr|%sa|%sp|%da|%dp|%pkt|%byt")
 }
 
 /// nfdump reads the same flows out of the recorded export packets: times, ends, packets and bytes.

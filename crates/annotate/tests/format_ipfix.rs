@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +11,8 @@ use larder_annotate::format::ipfix::{ENTERPRISE, MESSAGE_BYTES_MAX, OWN, camel_c
 use larder_annotate::options::{Endpoint, OutputFormat};
 use larder_annotate::{Options, Progress, run};
 use larder_testkit::frames::{Pcap, udp_frame};
-use larder_testkit::process::{self, Program, Run};
-use larder_testkit::{captures, skip, wait};
+use larder_testkit::nfcapd::Nfcapd;
+use larder_testkit::{captures, process, skip};
 
 type Row = BTreeMap<String, String>;
 
@@ -323,37 +322,16 @@ fn flows_are_those_of_nfdump() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let free = UdpSocket::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
-    let mut nfcapd = Command::new("nfcapd");
-    nfcapd.args(["-b", "127.0.0.1", "-p", &free.port().to_string(), "-w"]).arg(folder.path());
-    let mut nfcapd = Program::start(nfcapd.stdout(Stdio::null()));
-    let port = format!(":{:04X} ", free.port());
-    let socket = || -> Option<String> {
-        let sockets = std::fs::read_to_string("/proc/self/net/udp").ok()?;
-        sockets.lines().find(|line| line.contains(&port)).map(str::to_owned)
-    };
-    wait::until_so("nfcapd listens", || socket().is_some());
+    let nfcapd = Nfcapd::start(folder.path());
     let capture = &recordings()[1];
     let options = Options {
         read: vec![Endpoint::Path(capture.clone())],
         format: OutputFormat::Ipfix,
-        ipfix_to: Some(free),
+        ipfix_to: Some(nfcapd.address),
         ..Options::default()
     };
     run(&options, &Arc::new(Progress::default())).expect("a run");
-    nfcapd.wait_for("New ipfix exporter");
-    // It ends after the packet that it takes at the moment.
-    wait::until_so("nfcapd has taken all", || {
-        socket().is_none_or(|line| line.contains(" 00000000:00000000 "))
-    });
-    nfcapd.signal("-TERM");
-    nfcapd.child.wait().expect("it ends");
-    let mut nfdump = Command::new("nfdump");
-    nfdump.env("TZ", "UTC").arg("-R").arg(folder.path());
-    nfdump.args(["-q", "-N", "-o", "fmt:%ts|%te|%pr|%sa|%sp|%da|%dp|%ipkt|%ibyt|%opkt|%obyt"]);
-    let text = Run::of(&mut nfdump).good();
-    let mut found: Vec<String> = text.lines().map(|line| line.replace(' ', "")).collect();
-    found.sort();
+    let found = nfcapd.records("%ts|%te|%pr|%sa|%sp|%da|%dp|%ipkt|%ibyt|%opkt|%obyt");
     let mut expected: Vec<String> = csv(&log(capture, OutputFormat::Csv))
         .iter()
         .map(|row| {

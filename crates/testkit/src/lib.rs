@@ -9,6 +9,7 @@
 //! | [`hello`] | the first messages of TLS clients |
 //! | [`http`] | headers and bodies over a connection, clients, stand-in origins |
 //! | `network` | by the feature: a private network for a test |
+//! | [`nfcapd`] | nfdump's collector as a child process |
 //! | [`process`] | programs: run to their end, or running with their standard error read |
 //! | [`random`] | random numbers from a seed |
 //! | [`scratch`] | a temporary folder |
@@ -29,6 +30,7 @@ pub mod hello;
 pub mod http;
 #[cfg(feature = "network")]
 pub mod network;
+pub mod nfcapd;
 pub mod process;
 pub mod random;
 pub mod scratch;
