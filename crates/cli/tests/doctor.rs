@@ -39,7 +39,6 @@ fn ports_and_files() {
     let (code, lines) = doctor(&mut scratch.larder(), &format!("doctor dns --listen {}", udp.0));
     assert_eq!(code, Some(1));
     says(&lines, "FAIL", &format!("UDP {}", udp.0), "end what listens there");
-    assert!(about(&lines, &format!("TCP {}", udp.0)).starts_with("ok"), "{lines:#?}");
     let tcp = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let at = tcp.local_addr().expect("an address");
     let (code, lines) = doctor(&mut scratch.larder(), &format!("doctor http --listen {at}"));
@@ -54,7 +53,11 @@ fn ports_and_files() {
     let (code, lines) = doctor(&mut scratch.larder(), "doctor dns");
     assert_eq!(code, Some(1));
     says(&lines, "FAIL", "none/hints", "correct the path");
-    assert!(about(&lines, "UDP 127.0.0.1:0").starts_with("ok"), "the file's address");
+    // Another program may have the TCP port of a UDP port that is free: these are chosen when they are bound.
+    for transport in ["UDP", "TCP"] {
+        let line = about(&lines, &format!("{transport} 127.0.0.1:0"));
+        assert!(line.starts_with("ok"), "the file's address: {line}");
+    }
     scratch.write("larder.toml", "[http]\nlisten = \"127.0.0.1:0\"\n");
     let (code, lines) = doctor(&mut scratch.larder(), "doctor http");
     assert_eq!(code, Some(0), "{lines:#?}");
