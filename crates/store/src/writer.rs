@@ -18,7 +18,6 @@
 //! Cost: a copy of the batch and a look at each block's header; see `cargo bench -p larder-store`.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -34,7 +33,7 @@ use crate::files::{self, Identity};
 use crate::flow_event::Batch;
 use crate::growing::{Growing, Shared};
 use crate::journal;
-use crate::lock::{lock, note_number};
+use crate::lock::{Lock, lock};
 use crate::options::{
     BATCH_BYTES_MAX, Counts, Options, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, StoreError,
 };
@@ -70,7 +69,7 @@ pub struct Store {
     rewriter: Option<Rewriter>,
     thread: Option<JoinHandle<()>>,
     /// Locked while this process writes here.
-    lock: File,
+    lock: Lock,
 }
 
 /// The segment that grows.
@@ -426,7 +425,7 @@ impl Store {
         self.lock_queue().push_back(segment.clone());
         // Written before a client can ask for the segment, so that no other segment ever gets this
         // number.
-        if let Err(error) = note_number(&self.lock, identity.number + 1) {
+        if let Err(error) = self.lock.note_number(identity.number + 1) {
             let path = files::lock(&self.options.directory);
             let line = self.shared.counts.log.error("lock file not written");
             line.text("path", path.display()).text("error", error);

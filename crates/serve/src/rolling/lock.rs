@@ -62,9 +62,36 @@ impl Lock {
     }
 }
 
+impl Drop for Lock {
+    /// Releases it. Closing the file would not while a child of this process has it too: between its fork
+    /// and its exec.
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
+}
+
 fn parse(text: &str) -> Note {
     let mut words = text.split_whitespace();
     let begin_ns = words.next().and_then(|word| word.parse().ok());
     let whole_bytes = words.next().and_then(|word| word.parse().ok());
     Note { begin_ns, whole_bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lock ends with its holder, also while somebody has a copy of the descriptor, as a child of this
+    /// process between its fork and its exec.
+    #[test]
+    fn a_copy_of_the_descriptor_holds_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("lock");
+        let (lock, _) = Lock::take(&path, Access::PRIVATE).expect("nobody has it");
+        let copy = lock.file.try_clone().expect("a descriptor");
+        assert!(Lock::take(&path, Access::PRIVATE).is_err(), "it is held");
+        drop(lock);
+        Lock::take(&path, Access::PRIVATE).expect("its holder is gone");
+        drop(copy);
+    }
 }
