@@ -539,31 +539,6 @@ fn answers_are_logged() {
     assert_eq!(lines("log").len(), 1);
 }
 
-/// systemd accepts the units; the test replaces their program with the built one.
-#[test]
-fn units_are_verified() {
-    let scratch = Scratch::new();
-    let mut paths = Vec::new();
-    for name in [
-        "larder-dns.service",
-        "larder-dns.socket",
-        "larder-http.service",
-        "larder-annotate@.service",
-    ] {
-        let from = format!("{}/../../packaging/{name}", env!("CARGO_MANIFEST_DIR"));
-        let unit = std::fs::read_to_string(from).expect("a unit");
-        let unit = unit.replace("/usr/local/bin/larder", env!("CARGO_BIN_EXE_larder"));
-        std::fs::write(scratch.path(name), unit).expect("written");
-        paths.push(scratch.path(name));
-    }
-    let verify = ["verify", "--man=no", "--recursive-errors=no"];
-    let Ok(said) = Command::new("systemd-analyze").args(verify).args(paths).output() else {
-        return skip("units_are_verified", "systemd-analyze is not installed");
-    };
-    let text = String::from_utf8_lossy(&said.stderr);
-    assert!(said.status.success() && !text.contains("larder-"), "{text}");
-}
-
 /// Settings that cannot work are rejected at the start, with advice.
 #[test]
 fn wrong_words_are_refused() {
