@@ -4,7 +4,7 @@
 //! not have: a host name, a user. The parser refuses such a record and, with it, the rest of its set. So each
 //! empty field gets one byte of zero, which the parser leaves out of strings.
 //!
-//! Bounds: [`TEMPLATES_MAX`](super::collect::TEMPLATES_MAX) templates, those with fields of variable length.
+//! Bounds: [`TEMPLATES_MAX`] templates, those with fields of variable length.
 //! Cost: nothing for a set whose template has none; else a step for each field, and a copy of the message if
 //! one is empty.
 

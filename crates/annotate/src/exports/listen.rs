@@ -12,7 +12,7 @@
 //!
 //! Life cycle: bind, receive until `progress.stop`, then name and write all that waits.
 //!
-//! Bounds: [`QUEUE_MAX`] datagrams between threads, and the sockets' buffers (the kernel drops what does not fit, and
+//! Bounds: `QUEUE_MAX` datagrams between threads, and the sockets' buffers (the kernel drops what does not fit, and
 //! larder counts it); [`HELD_MAX`] flows that wait for the moment: the earliest waits no longer if there are more.
 
 use std::collections::BTreeMap;

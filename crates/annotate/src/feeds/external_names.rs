@@ -15,7 +15,7 @@
 //! Bounds: the sorter's memory ([`MEMORY_BYTES_MAX`]) and disk;
 //! [`SENDERS_MAX`](larder_io::sender::SENDERS_MAX) senders at one time; [`ARRIVED_MAX`]
 //! observations that were not learned yet: then senders wait. For flows that come later, as of routers,
-//! observations wait for their time, at most [`HELD_MAX`].
+//! observations wait for their time, at most `HELD_MAX`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
