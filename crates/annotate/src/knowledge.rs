@@ -22,7 +22,7 @@ use larder_io::frame_filter::FrameFilter;
 use larder_wire::packet::Packet;
 use larder_wire::scope::Scope;
 
-use crate::decode::{self, Counts, Decoded, Keying, decode};
+use crate::decode::{self, Counts, Decoded, Keying, Rare, decode};
 use crate::feeds::external_names::ExternalNames;
 use crate::files::{names_without_networks, open_inputs};
 use crate::learn::{NameLearner, OBSERVATIONS_MAX};
@@ -35,7 +35,7 @@ use larder_wire::Addr;
 /// A flow this soon after the first packet, or after the first flow if there are none, may have been looked up
 /// before, ns.
 const BEFORE_NS: i64 = 10_000_000_000;
-/// Bytes of frames of interfaces that wait for their time, at most.
+/// Bytes of packets of interfaces that wait for their time, at most.
 pub const WAITING_BYTES_MAX: usize = 256 << 20;
 /// Bytes of a batch: small, so that few changes wait in memory.
 const BATCH_BYTES: usize = 256 << 10;
@@ -57,7 +57,7 @@ pub struct Knowledge {
 
 /// A batch that was decoded and not learned yet.
 struct Waiting {
-    bytes: Frames,
+    frames: Frames,
     decoded: Decoded,
     file: u32,
     base_offset: u64,
@@ -68,6 +68,18 @@ enum Frames {
     Batch(Batch),
     /// Those frames that may teach: the rest of a batch is not kept.
     Kept(Vec<u8>),
+}
+
+impl Waiting {
+    /// Memory that it takes while it waits for its time: with its own frames, not those of a batch of the source.
+    fn kept_bytes(&self) -> usize {
+        match &self.frames {
+            Frames::Batch(_) => 0,
+            Frames::Kept(frames) => {
+                size_of::<Waiting>() + frames.len() + self.decoded.rare.len() * size_of::<Rare>()
+            }
+        }
+    }
 }
 
 /// Packets that are learned from, and the place in them.
@@ -190,13 +202,11 @@ impl Knowledge {
 
     fn learn(&mut self, waiting: Waiting) {
         let Some(packets) = &mut self.packets else { return };
-        let Waiting { bytes, mut decoded, file, base_offset } = waiting;
-        let bytes: &[u8] = match &bytes {
+        packets.waiting_bytes -= waiting.kept_bytes();
+        let Waiting { frames, mut decoded, file, base_offset } = waiting;
+        let bytes: &[u8] = match &frames {
             Frames::Batch(batch) => &batch.bytes,
-            Frames::Kept(bytes) => {
-                packets.waiting_bytes -= bytes.len();
-                bytes
-            }
+            Frames::Kept(frames) => frames,
         };
         let before = packets.before;
         packets.times.clear();
@@ -305,18 +315,10 @@ impl Packets {
     /// Reads the next batch that has packets.
     fn read(&mut self, progress: &Progress) {
         while let Some(batch) = self.source.next_batch(&progress.stop) {
-            let mut decoded = Decoded::default();
-            decode(&batch, 1, self.keying, &mut decoded);
-            self.count += u64::from(decoded.packets);
-            progress.packets.store(self.count, Ordering::Relaxed);
+            let decoded = self.decoded(&batch, progress);
             if decoded.packets > 0 {
                 let (file, base_offset) = (batch.file, batch.base_offset);
-                self.waiting.push_back(Waiting {
-                    bytes: Frames::Batch(batch),
-                    decoded,
-                    file,
-                    base_offset,
-                });
+                self.keep(Waiting { frames: Frames::Batch(batch), decoded, file, base_offset });
                 return;
             }
         }
@@ -326,30 +328,34 @@ impl Packets {
     fn gather(&mut self, progress: &Progress) {
         // A reader that is told to stop gives what it has and then ends.
         while let Polled::Batch(batch) = self.source.poll_batch_now(&progress.stop) {
-            let mut decoded = Decoded::default();
-            decode(&batch, 1, self.keying, &mut decoded);
-            self.count += u64::from(decoded.packets);
-            progress.packets.store(self.count, Ordering::Relaxed);
-            decoded.lanes.clear();
-            let mut bytes = Vec::new();
+            let mut decoded = self.decoded(&batch, progress);
+            // The learner adds events to lanes; nobody reads them.
+            decoded.lanes.iter_mut().for_each(|lane| *lane = Vec::new());
+            let mut frames = Vec::new();
             for rare in &mut decoded.rare {
                 let start = rare.frame_offset as usize;
-                let frame =
-                    batch.bytes.get(start..start + bytes_read(&rare.packet)).unwrap_or_default();
-                rare.frame_offset = bytes.len() as u32;
-                bytes.extend_from_slice(frame);
+                let end = start + bytes_read(&rare.packet);
+                rare.frame_offset = frames.len() as u32;
+                frames.extend_from_slice(batch.bytes.get(start..end).unwrap_or_default());
             }
             if decoded.packets > 0 {
-                self.waiting_bytes += bytes.len();
                 let (file, base_offset) = (batch.file, batch.base_offset);
-                self.waiting.push_back(Waiting {
-                    bytes: Frames::Kept(bytes),
-                    decoded,
-                    file,
-                    base_offset,
-                });
+                self.keep(Waiting { frames: Frames::Kept(frames), decoded, file, base_offset });
             }
         }
+    }
+
+    fn decoded(&mut self, batch: &Batch, progress: &Progress) -> Decoded {
+        let mut decoded = Decoded::default();
+        decode(batch, 1, self.keying, &mut decoded);
+        self.count += u64::from(decoded.packets);
+        progress.packets.store(self.count, Ordering::Relaxed);
+        decoded
+    }
+
+    fn keep(&mut self, waiting: Waiting) {
+        self.waiting_bytes += waiting.kept_bytes();
+        self.waiting.push_back(waiting);
     }
 
     fn next_ns(&self) -> Option<i64> {
@@ -389,4 +395,54 @@ pub(crate) fn give_name(end: &mut End, found: Option<Found>, start_ns: i64) {
     end.naming = Some(found.naming(start_ns, found.time_ns > start_ns));
     end.candidates.push(found.name);
     end.candidates.extend(found.rivals);
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_testkit::frames::{Pcap, ethernet, ipv4_fragment, udp};
+
+    use super::*;
+    use crate::options::Endpoint;
+
+    /// `ok.example` has the address 203.0.113.9.
+    fn response() -> Vec<u8> {
+        let name = b"\x02ok\x07example\0";
+        let record = b"\xc0\x0c\0\x01\0\x01\0\0\x01\0\0\x04\xcb\0\x71\x09";
+        let head = b"\0\x07\x81\x80\0\x01\0\x01\0\0\0\0";
+        [&head[..], name, b"\0\x01\0\x01", record].concat()
+    }
+
+    /// Packets that wait for their time teach what they teach at once: also a response in two fragments, the
+    /// later of which comes first.
+    #[test]
+    fn waiting_packets_teach_the_same() {
+        let datagram = udp((53, 4_000), &response());
+        let ends = ([10, 0, 0, 53], [10, 0, 0, 7]);
+        let (first, rest) = datagram.split_at(24);
+        let mut pcap = Pcap::new(1);
+        pcap.push(1_000, &ethernet(0x0800, &ipv4_fragment(ends, 17, (7, 24 / 8), rest)));
+        pcap.push(2_000, &ethernet(0x0800, &ipv4_fragment(ends, 17, (7, 0x2000), first)));
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("fragments.pcap");
+        std::fs::write(&path, &pcap.bytes).expect("room");
+        let read = vec![Endpoint::Path(path)];
+        let options = Options { read: read.clone(), ..Options::default() };
+        let progress = Arc::new(Progress::default());
+        let answers = |mut knowledge: Knowledge| {
+            knowledge.gather(&progress);
+            knowledge.until(i64::MAX, &progress).expect("sound");
+            let ends = knowledge.ends(Addr::v4([10, 0, 0, 7]), Addr::v4([203, 0, 113, 9]), 3_000);
+            let left = knowledge.packets.as_ref().map(|packets| packets.waiting_bytes);
+            (knowledge.learner.answers, ends.destination.map(|found| found.name), left)
+        };
+        let at_once = answers(Knowledge::open(&options, &progress).expect("a capture"));
+        let inputs = open_inputs(&read, &progress.stop).expect("a capture");
+        let source = open_packets(inputs, "", &progress).expect("a capture");
+        let options = Options::default();
+        let later = Knowledge::open_live(&options, Some(source), &progress).expect("memory");
+        let later = answers(later);
+        assert_eq!(later, at_once);
+        assert_eq!((later.0, later.2), (1, Some(0)));
+        assert!(later.1.is_some());
+    }
 }

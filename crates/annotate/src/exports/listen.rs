@@ -260,7 +260,7 @@ mod tests {
     const SECOND_NS: i64 = 1_000_000_000;
     const T_NS: i64 = T_S as i64 * SECOND_NS;
 
-    /// A message with a template and a flow of 10.0.0.7 to 203.0.113.9 that begins so many ms after T.
+    /// A message with a template and a flow of 10.0.0.7 to 203.0.113.9 that begins `start_ms` after T.
     fn export(sent_s: u32, start_ms: u64) -> Vec<u8> {
         let fields: [(u16, u16); 8] =
             [(8, 4), (12, 4), (7, 2), (11, 2), (4, 1), (2, 4), (152, 8), (153, 8)];
