@@ -29,10 +29,12 @@ const CLAIMED: u8 = 30;
 /// The number of trials that a share from above counts for.
 const WEIGHT: f64 = 12.0;
 
-/// Sources, in the order of [`SHIPPED`].
-const SOURCES: usize = 4;
-/// Classes of the number of names that lookups gave: one, two, three or four, more.
+/// Sources, in the order of [`SHIPPED`]. The last one is the choice among several names.
+const SOURCES: usize = 5;
+/// Classes of the number of names that lookups gave: one, two, three or four, more. For a choice, of its margin.
 const COUNTS: usize = 4;
+/// A choice is in a class for each of these limits that its margin reaches, thousandths.
+const MARGINS: [i32; COUNTS - 1] = [700, 1_500, 3_500];
 /// Classes of the time between lookup and flow, ms: up to 2 s, 60 s, 600 s, longer; and lookups
 /// after the flow's first packet.
 const AGES_MS: [u64; 3] = [2_000, 60_000, 600_000];
@@ -49,6 +51,8 @@ const SHIPPED: [[f64; COUNTS]; SOURCES] = [
     [0.95, 0.70, 0.55, 0.45],
     // learned
     [0.95, 0.85, 0.70, 0.60],
+    // a choice, by margin
+    [0.50, 0.65, 0.80, 0.95],
 ];
 
 /// A class of names that are equally sure.
@@ -68,17 +72,18 @@ impl Cell {
             NameSource::Learned => 3,
             _ => 2,
         };
-        let count = match count {
-            0 | 1 => 0,
-            2 => 1,
-            3 | 4 => 2,
-            _ => 3,
-        };
+        let count = count_class(count);
         let age = match naming.flags.has(NameFlags::LATE) {
             true => AGES_MS.len() + 1,
             false => AGES_MS.iter().filter(|limit| naming.age_ms > **limit).count(),
         };
         Cell { source, count, age: age as u8 }
+    }
+
+    /// The cell of a choice by the table among `count` names, with this margin.
+    pub fn of_choice(margin: i32, count: usize) -> Cell {
+        let reached = MARGINS.iter().filter(|limit| margin >= **limit).count();
+        Cell { source: SOURCES as u8 - 1, count: reached as u8, age: count_class(count) }
     }
 
     /// The share of right choices before any trial.
@@ -90,6 +95,15 @@ impl Cell {
     fn numbers(self) -> (usize, usize) {
         let parent = usize::from(self.source) * COUNTS + usize::from(self.count);
         (parent * AGES + usize::from(self.age), parent)
+    }
+}
+
+fn count_class(count: usize) -> u8 {
+    match count {
+        0 | 1 => 0,
+        2 => 1,
+        3 | 4 => 2,
+        _ => 3,
     }
 }
 

@@ -31,6 +31,8 @@
 //! for a packet, and nothing for a flow without names.
 
 mod aliases;
+pub mod choice;
+mod usage;
 
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
@@ -40,22 +42,46 @@ use crate::confidence::{self, Cell, Counters};
 use crate::flow::FlowKey;
 use crate::names::Found;
 use crate::options::Options;
-use crate::record::{End, NameFlags, NameSource, Naming, UnnamedReason};
-use aliases::Aliases;
-pub(crate) use aliases::Own;
+use crate::record::{End, NameFlags, NameSource, Naming, Origin, UnnamedReason};
+use aliases::{Aliases, Own};
+use choice::{Choice, Features, Known};
+pub(crate) use usage::{FlowStart, Parties};
+use usage::{Keys, Usage};
 
 /// Learned aliases have this part of the names' budget.
 const ALIASES_SHARE: u64 = 16;
-/// What they have at least, bytes: less is no use.
+/// The counts of stated names have this part.
+const USAGE_SHARE: u64 = 32;
+/// What aliases have at least, bytes: less is no use. The counts have half of it.
 const ALIASES_BYTES_MIN: u64 = 1 << 20;
 
-/// The parts of the names' budget for names and for learned aliases, bytes. A budget too small to
-/// be shared is the names', and the aliases take their least on top of it.
-pub(crate) fn budgets(names_budget_bytes: u64) -> (u64, u64) {
-    let aliases = names_budget_bytes / ALIASES_SHARE;
-    match names_budget_bytes.checked_sub(aliases) {
-        Some(names) if aliases >= ALIASES_BYTES_MIN => (names, aliases),
-        _ => (names_budget_bytes, ALIASES_BYTES_MIN),
+/// The first trials, which all count. The shares are known well enough then, so that most later trials can be spared.
+const TRIALS_COUNTED: u64 = 1 << 12;
+
+/// Parts of the names' budget, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Budgets {
+    /// Names by lookups.
+    pub names: u64,
+    /// Learned aliases.
+    pub aliases: u64,
+    /// Counts of stated names.
+    pub usage: u64,
+}
+
+impl Budgets {
+    /// The parts of `names_budget_bytes`. A budget too small to be shared is the names', and the others take their
+    /// least on top of it.
+    pub fn of(names_budget_bytes: u64) -> Budgets {
+        let [aliases, usage] = [ALIASES_SHARE, USAGE_SHARE].map(|part| names_budget_bytes / part);
+        match aliases >= ALIASES_BYTES_MIN {
+            true => Budgets { names: names_budget_bytes - aliases - usage, aliases, usage },
+            false => Budgets {
+                names: names_budget_bytes,
+                aliases: ALIASES_BYTES_MIN,
+                usage: ALIASES_BYTES_MIN / 2,
+            },
+        }
     }
 }
 
@@ -64,16 +90,33 @@ pub(crate) fn budgets(names_budget_bytes: u64) -> (u64, u64) {
 pub struct Statement {
     /// Number of the packet with which the responder accepted it.
     pub packet: u64,
-    /// Number of the flow's first packet.
-    pub first_packet: u64,
+    /// The flow's first packet.
+    pub(crate) flow: FlowStart,
     /// The flow.
     pub key: FlowKey,
     /// Its initiator.
     pub client: Addr,
-    /// The stated name.
-    pub name: Name,
-    /// The only name that lookups had given the responder at the flow's first packet.
-    pub looked_up: Name,
+    /// The name.
+    pub(crate) keys: Keys,
+    /// What the client means by the name that lookups gave, if the flow shows that.
+    pub(crate) meaning: Option<Meaning>,
+}
+
+/// What a client means by the name that lookups had given the responder at the flow's first packet.
+#[derive(Clone, Debug)]
+pub(crate) struct Meaning {
+    /// The name that the flow stated.
+    stated: Name,
+    /// The looked-up name, if it is another.
+    looked_up: Option<Box<Name>>,
+}
+
+impl Meaning {
+    /// A flow stated `stated` where lookups gave `looked_up`.
+    pub fn new(stated: &Name, looked_up: &Name) -> Meaning {
+        let is_other = looked_up != stated;
+        Meaning { stated: stated.clone(), looked_up: is_other.then(|| Box::new(looked_up.clone())) }
+    }
 }
 
 impl Statement {
@@ -98,8 +141,12 @@ pub struct Trial {
     pub server: (Addr, u16),
     /// The name by lookups. After the trial: the choice, made without the flow's own statement.
     pub naming: Naming,
-    /// The candidates of the choice, best first.
+    /// The candidates of the choice. After the trial the chosen one is the first.
     pub candidates: Vec<Name>,
+    /// Where each of several candidates comes from.
+    pub origins: Vec<Origin>,
+    /// After the trial: what the choice weighed, for each candidate that it could choose, with its name.
+    pub features: Vec<(Name, Features)>,
     /// The name that the flow states.
     pub stated: Name,
 }
@@ -114,75 +161,254 @@ impl Trial {
 /// Gets each trial after the choice.
 pub type Observer = Box<dyn FnMut(&Trial) + Send>;
 
+/// A flow whose name is chosen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    scope: Scope,
+    start_ns: i64,
+    client: Addr,
+    /// Address and port.
+    server: (Addr, u16),
+    /// The flow's own statement, if it is a trial.
+    own: Option<Own<'a>>,
+}
+
+impl Subject<'_> {
+    /// A flow of `client` to `server` that states no name.
+    pub fn new(scope: Scope, start_ns: i64, client: Addr, server: (Addr, u16)) -> Subject<'static> {
+        Subject { scope, start_ns, client, server, own: None }
+    }
+}
+
 /// What a run has learned from statements.
 pub struct Evidence {
     /// `None` if `--names` leaves learned names out.
-    aliases: Option<Aliases>,
+    learned: Option<Learned>,
     counters: Counters,
+    /// Trials, counted or not.
+    trials: u64,
     observer: Option<Observer>,
+    /// The candidates of the choice at hand.
+    weighed: Weighed,
+}
+
+/// What changes names.
+struct Learned {
+    aliases: Aliases,
+    usage: Usage,
+}
+
+/// Candidates that a choice may take, each with its place among all.
+#[derive(Default)]
+struct Weighed {
+    places: Vec<usize>,
+    /// Their names, for the observer.
+    names: Vec<Name>,
+    known: Vec<Known>,
+    features: Vec<Features>,
 }
 
 impl Evidence {
     /// Learns within a part of the names' budget, as the options say.
     pub fn new(options: &Options, observer: Option<Observer>) -> Result<Evidence, Error> {
         let Options { names_budget_bytes, seed, names, .. } = options;
-        let (_, budget_bytes) = budgets(*names_budget_bytes);
+        let Budgets { aliases, usage, .. } = Budgets::of(*names_budget_bytes);
         let learns = names.has(NameSource::Learned);
-        let aliases = learns.then(|| Aliases::new(budget_bytes, *seed)).transpose()?;
-        Ok(Evidence { aliases, counters: Counters::default(), observer })
+        let learned = || -> Result<Learned, Error> {
+            Ok(Learned { aliases: Aliases::new(aliases, *seed)?, usage: Usage::new(usage) })
+        };
+        Ok(Evidence {
+            learned: learns.then(learned).transpose()?,
+            counters: Counters::default(),
+            trials: 0,
+            observer,
+            weighed: Weighed::default(),
+        })
     }
 
-    /// Learns what a flow of `client` states, where lookups had given only `looked_up`.
-    pub(crate) fn learn(&mut self, scope: Scope, client: Addr, looked_up: &Name, own: Own<'_>) {
-        if let Some(aliases) = &mut self.aliases {
+    /// Learns a name that a flow of `client` states, and what it means by the looked-up one, if the flow shows that.
+    pub(crate) fn learn(
+        &mut self,
+        scope: Scope,
+        client: Addr,
+        flow: FlowStart,
+        keys: &Keys,
+        meaning: Option<&Meaning>,
+    ) {
+        let Some(Learned { aliases, usage }) = &mut self.learned else { return };
+        usage.add(keys, flow);
+        if let Some(Meaning { stated, looked_up }) = meaning {
+            let looked_up = looked_up.as_deref().unwrap_or(stated);
+            let own = Own { flow: flow.flow, stated: stated.as_bytes() };
             aliases.learn(scope, client, looked_up, own);
         }
     }
 
-    /// Chooses the name of a flow that states one, without its statement; compares the two, and
-    /// counts the result.
+    /// Chooses the name of a flow that states one, without its statement; compares the two, and counts the result.
+    /// After [`TRIALS_COUNTED`] of them, one of eight is enough. An observer gets each one.
     pub fn judge(&mut self, trial: &mut Trial) {
-        let (client, _) = trial.client;
-        let Trial { scope, packet, naming, candidates, stated, .. } = trial;
-        let own = Own { flow: *packet, stated: stated.as_bytes() };
-        let cell = self.choose(*scope, client, naming, candidates, Some(own));
-        self.counters.count(cell, trial.is_right());
+        self.trials += 1;
+        let is_counted = self.trials <= TRIALS_COUNTED || is_in_sample(trial.packet);
+        if !is_counted && self.observer.is_none() {
+            return;
+        }
+        let Trial { packet, scope, start_ns, client, server, naming, candidates, .. } = trial;
+        let own = Own { flow: *packet, stated: trial.stated.as_bytes() };
+        let subject =
+            Subject { own: Some(own), ..Subject::new(*scope, *start_ns, client.0, *server) };
+        let cell = self.choose(&subject, naming, candidates, &mut trial.origins);
+        if is_counted {
+            self.counters.count(cell, trial.is_right());
+        }
         if let Some(observer) = &mut self.observer {
+            let Weighed { names, features, .. } = &mut self.weighed;
+            trial.features = names.drain(..).zip(features.iter().copied()).collect();
             observer(trial);
         }
     }
 
-    /// Chooses the name of `end`, the destination of a flow of `client` that states none.
-    pub fn decide(&mut self, scope: Scope, client: Addr, end: &mut End) {
-        if let Some(naming) = &mut end.naming {
-            self.choose(scope, client, naming, &mut end.candidates, None);
-        }
+    /// Chooses the name of `end`, the destination of a flow that states none. True if it is another than that by
+    /// lookups alone.
+    pub(crate) fn decide(&mut self, subject: &Subject<'_>, end: &mut End) -> bool {
+        let End { naming: Some(naming), candidates, origins, .. } = end else { return false };
+        let by_lookups = candidates.first().cloned();
+        self.choose(subject, naming, candidates, origins);
+        by_lookups.is_some_and(|name| name != naming.name)
     }
 
     /// Chooses among candidates, sets the confidence, and returns the cell that it came from.
     fn choose(
         &mut self,
-        scope: Scope,
-        client: Addr,
+        subject: &Subject<'_>,
         naming: &mut Naming,
         candidates: &mut Vec<Name>,
-        own: Option<Own<'_>>,
+        origins: &mut Vec<Origin>,
     ) -> Cell {
         let looked_up = candidates.len();
-        // Of several names, the one that the client looked up itself is the one it means.
-        let is_own_lookup = naming.source == NameSource::DnsPair && looked_up > 1;
-        let aliases = self.aliases.as_mut().filter(|_| !is_own_lookup);
-        let learned = aliases.and_then(|known| known.alias_of(scope, client, &naming.name, own));
-        if let Some(learned) = learned {
-            candidates.retain(|name| *name != learned);
-            candidates.insert(0, learned.clone());
-            naming.name = learned;
-            naming.source = NameSource::Learned;
-        }
-        let cell = Cell::of(naming, looked_up);
+        self.take_alias(subject, naming, candidates, origins);
+        let choice = self.weigh(subject, naming, candidates, origins);
+        let cell = match choice {
+            Some(Choice { place, margin }) => {
+                take(self.weighed.places[place], subject.start_ns, naming, candidates, origins);
+                Cell::of_choice(margin, looked_up)
+            }
+            None => Cell::of(naming, looked_up),
+        };
         naming.confidence = confidence::capped(self.counters.confidence(cell), naming.flags);
         cell
     }
+
+    /// Puts the name that the client means by the first candidate before it, if that was learned.
+    fn take_alias(
+        &mut self,
+        subject: &Subject<'_>,
+        naming: &mut Naming,
+        candidates: &mut Vec<Name>,
+        origins: &mut Vec<Origin>,
+    ) {
+        let Subject { scope, client, own, .. } = *subject;
+        // Of several names, the one that the client looked up itself is the one it means.
+        let is_own_lookup = naming.source == NameSource::DnsPair && candidates.len() > 1;
+        let learned = self.learned.as_mut().filter(|_| !is_own_lookup);
+        let alias =
+            learned.and_then(|learned| learned.aliases.alias_of(scope, client, &naming.name, own));
+        let Some(alias) = alias else { return };
+        let mut origin = Origin { source: NameSource::Learned, ..origin_of(naming, subject) };
+        if let Some(known) = candidates.iter().position(|name| *name == alias) {
+            candidates.remove(known);
+            if known < origins.len() {
+                origin.time_ns = origins.remove(known).time_ns;
+            }
+        }
+        if !origins.is_empty() {
+            origins.insert(0, origin);
+        }
+        candidates.insert(0, alias.clone());
+        naming.name = alias;
+        naming.source = NameSource::Learned;
+    }
+
+    /// Weighs several candidates by what flows stated.
+    fn weigh(
+        &mut self,
+        subject: &Subject<'_>,
+        naming: &Naming,
+        candidates: &[Name],
+        origins: &[Origin],
+    ) -> Option<Choice> {
+        let Weighed { places, names, known, features } = &mut self.weighed;
+        places.clear();
+        names.clear();
+        known.clear();
+        let Learned { aliases, usage } = self.learned.as_ref()?;
+        if origins.len() < 2 || naming.flags.intersects(UNCHOOSABLE) {
+            return None;
+        }
+        let Subject { scope, client, server, .. } = *subject;
+        let parties = Parties::of(aliases.cache(), scope, client, server);
+        let doubts = |flags: NameFlags| flags.bits() & confidence::DOUBTS.bits();
+        for (place, (name, origin)) in candidates.iter().zip(origins).enumerate() {
+            // A doubtful name is no rival of one without doubt.
+            let is_choosable = origin.source.is_lookup() || origin.source == NameSource::Learned;
+            if is_choosable && doubts(origin.flags) == doubts(naming.flags) {
+                names.extend(self.observer.is_some().then(|| name.clone()));
+                let keys = parties.keys(aliases.cache(), name);
+                let own = subject.own.filter(|own| own.stated == name.as_bytes());
+                let stated = usage.get(&keys, own.map(|own| own.flow));
+                places.push(place);
+                known.push(Known { lookup_ns: Some(origin.time_ns), stated });
+            }
+        }
+        // Where no flow stated any of them, such as at a port of another service, the order by lookups stays.
+        let is_stated = |known: &Known| known.stated.by_client > 0 || known.stated.by_others > 0;
+        if places.len() < 2 || !known.iter().any(is_stated) {
+            names.clear();
+            return None;
+        }
+        choice::features(subject.start_ns, known, features);
+        choice::choose(choice::TABLE, features)
+    }
+}
+
+/// Names with these doubts stay as lookups gave them: a forger can give them to any address, or nobody had looked them
+/// up when the flow began.
+const UNCHOOSABLE: NameFlags =
+    NameFlags::UNSOLICITED.with(NameFlags::CLAIMED).with(NameFlags::LATE);
+
+/// True for one flow of eight, by the number of its first packet.
+fn is_in_sample(packet: u64) -> bool {
+    // Fibonacci hashing (Knuth, TAOCP volume 3, 6.4): traffic that repeats itself every eight packets is no trap.
+    packet.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61 == 0
+}
+
+/// Where the name of `naming` comes from.
+fn origin_of(naming: &Naming, subject: &Subject<'_>) -> Origin {
+    let age_ns = i64::try_from(naming.age_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+    Origin {
+        source: naming.source,
+        time_ns: subject.start_ns.saturating_sub(age_ns),
+        flags: naming.flags,
+    }
+}
+
+/// Makes the candidate at `place` the first, and the name.
+fn take(
+    place: usize,
+    start_ns: i64,
+    naming: &mut Naming,
+    candidates: &mut [Name],
+    origins: &mut [Origin],
+) {
+    if place == 0 {
+        return;
+    }
+    candidates[..=place].rotate_right(1);
+    origins[..=place].rotate_right(1);
+    let Origin { source, time_ns, flags } = origins[0];
+    naming.name = candidates[0].clone();
+    naming.source = source;
+    naming.age_ms = (start_ns.saturating_sub(time_ns).max(0) / 1_000_000) as u64;
+    naming.flags = flags.with(NameFlags::AMBIGUOUS);
 }
 
 /// True for a name that lookups gave: statements help to choose it.
@@ -210,7 +436,9 @@ pub(crate) fn teaches(found: &Found, stated: &Name, is_head: impl FnOnce() -> bo
         && !flags.intersects(forged)
         && (rivals.is_empty()
             || stated == name
-            || *source != NameSource::DnsPair && rivals.contains(stated) && is_head())
+            || *source != NameSource::DnsPair
+                && rivals.iter().any(|rival| rival.name == *stated)
+                && is_head())
 }
 
 /// The statements of a batch's workers, in the order of their packets.

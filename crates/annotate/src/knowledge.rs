@@ -26,9 +26,9 @@ use crate::decode::{self, Counts, Decoded, Keying, Rare, decode};
 use crate::feeds::external_names::ExternalNames;
 use crate::files::{names_without_networks, open_inputs};
 use crate::learn::{NameLearner, OBSERVATIONS_MAX};
-use crate::names::{Ends, Found, LearnedMarks, Names};
+use crate::names::{Ends, LearnedMarks, Names};
 use crate::options::{Damage, Options, Summary, add_damage};
-use crate::record::{End, UnnamedReason};
+use crate::record::UnnamedReason;
 use crate::{Error, Progress};
 use larder_wire::Addr;
 
@@ -387,14 +387,6 @@ pub fn open_packets(
         .map_err(|error| Error::Options(format!("the filter {filter:?}: {error}")))?;
     let of_source = SourceOptions { batch_bytes: BATCH_BYTES, in_flight: 4 };
     Ok(Source::open_filtered(inputs, filter, of_source, &progress.stop)?)
-}
-
-/// Gives an end the name that it has for a flow that began at `start_ns`.
-pub(crate) fn give_name(end: &mut End, found: Option<Found>, start_ns: i64) {
-    let Some(found) = found else { return };
-    end.naming = Some(found.naming(start_ns, found.time_ns > start_ns));
-    end.candidates.push(found.name);
-    end.candidates.extend(found.rivals);
 }
 
 #[cfg(test)]

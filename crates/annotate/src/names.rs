@@ -47,7 +47,8 @@ pub use key::{Key, scope_of};
 pub use literal::is_address;
 pub use observation::{AddressObservation, AliasObservation};
 pub use overlay::{LearnedMarks, Marks, Overlay, Sieve};
-pub use view::{Ends, Entry, Found, Support, View};
+pub(crate) use view::give_name;
+pub use view::{Ends, Entry, Found, Rival, Support, View};
 
 use crate::Error;
 use crate::options::Rules;

@@ -237,6 +237,17 @@ impl UnnamedReason {
     }
 }
 
+/// Where a name for an address comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The kind of message.
+    pub source: NameSource,
+    /// When it was learned, ns since 1970 UTC.
+    pub time_ns: i64,
+    /// Doubts about it.
+    pub flags: NameFlags,
+}
+
 /// One end of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
@@ -257,6 +268,8 @@ pub struct End {
     pub naming: Option<Naming>,
     /// Every name known for it, best first; the chosen one is the first.
     pub candidates: Vec<Name>,
+    /// Where each of several candidates comes from, in their order, as long as the choice among them is due.
+    pub origins: Vec<Origin>,
     /// Why there is no name; `None` if there is one.
     pub unnamed_reason: Option<UnnamedReason>,
 }
@@ -273,6 +286,7 @@ impl End {
             missed_bytes: 0,
             naming: None,
             candidates: Vec::new(),
+            origins: Vec::new(),
             unnamed_reason: None,
         }
     }

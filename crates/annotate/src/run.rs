@@ -10,7 +10,7 @@ use larder_store::serve::Server;
 
 use crate::control::Control;
 use crate::decode::{self, Decoded, Keying, decode};
-use crate::evidence::{self, Evidence, Observer};
+use crate::evidence::{Budgets, Evidence, Observer};
 use crate::feeds::external_names::ExternalNames;
 use crate::files::{
     in_directory, load_names, make_directory, open_inputs, open_output, save_all_names, save_stats,
@@ -196,7 +196,7 @@ fn learner_and_workers(
 ) -> Result<(NameLearner, Vec<Worker>), Error> {
     let count = options.cores.max(1);
     let (mut names, mut readers) = Names::new(
-        evidence::budgets(options.names_budget_bytes).0,
+        Budgets::of(options.names_budget_bytes).names,
         count,
         options.seed,
         options.candidates_max,

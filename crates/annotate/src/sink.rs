@@ -14,7 +14,7 @@ use larder_store::flow_event::{FlowEvent, NameRole};
 use larder_wire::capture::write;
 use larder_wire::{Addr, Name};
 
-use crate::evidence::{self, Evidence, InOrder, Own, Statement};
+use crate::evidence::{self, Evidence, InOrder, Statement, Subject};
 use crate::files::open_output;
 use crate::format::{Format, ipfix};
 use crate::learn::AnswerLine;
@@ -23,7 +23,7 @@ use crate::names::Standing;
 use crate::names_file::escaped;
 use crate::options::{Endpoint, Options, Summary};
 use crate::pipeline::{Sink, Work};
-use crate::record::{FlowRecord, NameSource};
+use crate::record::FlowRecord;
 use crate::sort::Sorter;
 use crate::store_sink::StoreSink;
 use crate::worker::{Body, Ended, Output as Made, Place};
@@ -255,12 +255,12 @@ impl Writer {
             }
             let Body::Undecided(record) = body else { continue };
             let (record, least) = (&mut *undecided[record], self.min_confidence);
-            let FlowRecord { scope, source, destination, .. } = record;
-            self.evidence.decide(*scope, source.addr, destination);
-            if let Some(learned) = &destination.naming
-                && learned.source == NameSource::Learned
-            {
-                add_name(flow_events, &place, &learned.name);
+            let FlowRecord { scope, start_ns, source, destination, .. } = record;
+            let server = (destination.addr, destination.port);
+            let subject = Subject::new(*scope, *start_ns, source.addr, server);
+            let is_other = self.evidence.decide(&subject, destination);
+            if is_other && let Some(naming) = &destination.naming {
+                add_name(flow_events, &place, &naming.name);
             }
             evidence::leave_out([source, destination], least);
             self.counted.count(record);
@@ -273,9 +273,8 @@ impl Writer {
     fn learn_until(&mut self, packet: u64, statements: &mut InOrder, outputs: &[Made]) {
         let by_worker = || outputs.iter().map(|output| &output.statements[..]);
         while let Some(statement) = statements.next_until(packet, by_worker()) {
-            let Statement { key, first_packet, client, name, looked_up, .. } = statement;
-            let own = Own { flow: *first_packet, stated: name.as_bytes() };
-            self.evidence.learn(key.scope, *client, looked_up, own);
+            let Statement { key, flow, client, keys, meaning, .. } = statement;
+            self.evidence.learn(key.scope, *client, *flow, keys, meaning.as_ref());
         }
     }
 

@@ -28,7 +28,7 @@ use crate::live_stats::{LiveStats, Party, SAMPLES, Second, Tally};
 use crate::names::{Committed, Found, Key, LearnedMarks, View};
 use crate::options::{LookupPer, Options, Summary};
 use crate::own_name::OwnName;
-use crate::record::FlowRecord;
+use crate::record::{FlowRecord, Origin};
 use lane::Lane;
 
 /// Events between the prefetch of an index line, or of a flow, and its use.
@@ -183,6 +183,8 @@ pub struct Output {
     /// Records that were written, whose memory is used again.
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is used again")]
     spare: Vec<Box<FlowRecord>>,
+    /// Lists of trials that were judged, whose memory is used again.
+    spare_lists: Vec<(Vec<Name>, Vec<Origin>)>,
 }
 
 impl Output {
@@ -195,7 +197,9 @@ impl Output {
         self.spare.append(&mut self.undecided);
         self.spare.truncate(SPARE_MAX);
         self.statements.clear();
-        self.trials.clear();
+        let lists = self.trials.drain(..).map(|trial| (trial.candidates, trial.origins));
+        self.spare_lists.extend(lists);
+        self.spare_lists.truncate(SPARE_MAX);
     }
 }
 

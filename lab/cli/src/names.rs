@@ -11,9 +11,10 @@
 //! only counts them. Memory: a few counters; with `--format jsonl` a line is printed at once.
 
 mod figures;
+mod training;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_annotate::evidence::{Observer, Trial};
@@ -29,6 +30,9 @@ use figures::Figures;
 
 /// Runs the command.
 pub fn names(settings: &Names) -> Outcome {
+    if let Some(table) = &settings.train {
+        return train(settings, table);
+    }
     let options = options(settings)?;
     let counted = Arc::new(Mutex::new(Counted::default()));
     let summary = run_observed(&options, &Arc::new(Progress::default()), {
@@ -57,6 +61,52 @@ pub fn names(settings: &Names) -> Outcome {
         })?;
     }
     Ok(exit_code(&summary))
+}
+
+/// Makes the table of the choice among several names, and writes its source text to `table`.
+fn train(settings: &Names, table: &Path) -> Outcome {
+    let (Some(log), Some(_)) = (&settings.zeek_log, &settings.zeek_dns) else {
+        return Err(Failure::usage(
+            "--train needs logs of Zeek; give both --zeek-dns FILE and --zeek-log FILE",
+        ));
+    };
+    if settings.figure.is_some() || settings.format != "table" {
+        return Err(Failure::usage(
+            "--train prints its own table; leave out --figure and --format",
+        ));
+    }
+    let read = std::fs::read(log)
+        .map_err(|error| Failure::file(log.display(), &error, "name a log that you can read"))?;
+    let failed = |path: &Path, error: std::io::Error| {
+        Failure::file(path.display(), &error, "name a file in a directory that you can write to")
+    };
+    // Each copy is a file for a moment, beside the table.
+    let thinned = table.with_extension(format!("{}.part", std::process::id()));
+    let mut copies = Vec::new();
+    for (copy, kept) in (0..).zip(training::KEPT) {
+        std::fs::write(&thinned, training::thin(&read, kept, copy))
+            .map_err(|error| failed(table, error))?;
+        let options =
+            Options { zeek_log: Some(Endpoint::Path(thinned.clone())), ..options(settings)? };
+        let flows = training::Flows::default();
+        let run = run_observed(
+            &options,
+            &Arc::new(Progress::default()),
+            Some(training::collector(&flows)),
+        );
+        std::fs::remove_file(&thinned).map_err(|error| failed(&thinned, error))?;
+        run.map_err(|error| Failure::usage(error.to_string()))?;
+        let flows = std::mem::take(&mut *flows.lock().unwrap_or_else(PoisonError::into_inner));
+        copies.push(flows);
+    }
+    let Some((text, judged)) = training::report(&copies) else {
+        return Err(Failure::usage(
+            "no flow of the logs has several names to choose among; give logs of more traffic",
+        ));
+    };
+    std::fs::write(table, text).map_err(|error| failed(table, error))?;
+    print(&judged)?;
+    Ok(exit::DONE)
 }
 
 /// Damage of the input is reported, and the figures count all the same.
@@ -117,6 +167,7 @@ fn observer(counted: &Arc<Mutex<Counted>>, lines: bool) -> Observer {
 fn line_of(trial: &Trial) -> serde_json::Value {
     let naming = &trial.naming;
     let flags = NameFlags::ALL.into_iter().filter(|(flag, _)| naming.flags.has(*flag));
+    let weighed = trial.features.iter().map(|(name, features)| (name.to_string(), json!(features)));
     json!({
         "start": trial.start_ns as f64 / 1e9,
         "client": trial.client.0.to_string(),
@@ -129,5 +180,6 @@ fn line_of(trial: &Trial) -> serde_json::Value {
         "confidence": naming.confidence,
         "flags": flags.map(|(_, word)| word).collect::<Vec<_>>(),
         "candidates": trial.candidates.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "features": weighed.collect::<serde_json::Map<_, _>>(),
     })
 }

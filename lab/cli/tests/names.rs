@@ -87,3 +87,57 @@ fn wrong_lines_are_refused() {
     let run = scratch.run("names empty.pcap");
     assert!(run.out.contains("No flow states a name") || run.code == Some(2), "{}", run.err);
 }
+
+/// Lookups of two names for one address, which the client takes in turn.
+fn logs_with_a_choice() -> Scratch {
+    let scratch = logs();
+    let (mut dns, mut ssl) = (DNS.to_owned(), SSL.to_owned());
+    for number in 0..20 {
+        let (time, name) = (200 + 10 * number, ["www.one.example", "www.two.example"][number % 2]);
+        let client = format!("10.0.0.{}", 2 + number / 2 % 4);
+        dns += &format!(
+            "{time}.0\tD{number}\t{client}\t{}\t10.0.0.53\t53\tudp\t{number}\t{name}\t192.0.2.3\t300.0\n",
+            41_000 + number
+        );
+        ssl += &format!(
+            "{time}.5\tT{number}\t{client}\t{}\t192.0.2.3\t443\t{name}\n",
+            51_000 + number
+        );
+    }
+    std::fs::write(scratch.path("dns.log"), dns).expect("room");
+    std::fs::write(scratch.path("ssl.log"), ssl).expect("room");
+    scratch
+}
+
+/// Training writes the same table each time, and prints what tables from halves of the clients are worth.
+#[test]
+fn training_makes_a_table() {
+    let scratch = logs_with_a_choice();
+    let run = scratch.run(&format!("{LOGS} --train trees.rs"));
+    assert_eq!((run.code, run.err.as_str()), (Some(0), ""));
+    assert_eq!(run.out.lines().count(), 1 + 3, "{}", run.out);
+    let table = std::fs::read_to_string(scratch.path("trees.rs")).expect("the table");
+    assert!(table.contains("pub const TABLE: &[Tree] = &["), "{table}");
+    scratch.run(&format!("{LOGS} --train again.rs"));
+    let again = std::fs::read_to_string(scratch.path("again.rs")).expect("the table");
+    assert_eq!(table, again);
+}
+
+/// What cannot be trained from, or written to, is refused, and no file is left.
+#[test]
+fn training_that_cannot_be_is_refused() {
+    let scratch = logs();
+    std::fs::write(scratch.path("empty.pcap"), "").expect("room");
+    for (line, advice) in [
+        ("names empty.pcap --train trees.rs", "give both"),
+        (&*format!("{LOGS} --train trees.rs --figure a.svg"), "leave out --figure"),
+        (&*format!("{LOGS} --train trees.rs --format json"), "leave out --figure"),
+        (&*format!("{LOGS} --train trees.rs"), "several names"),
+        (&*format!("{LOGS} --train missing/trees.rs"), "missing/trees.rs"),
+    ] {
+        let run = scratch.run(line);
+        assert_eq!(run.code, Some(2), "{line}: {}", run.err);
+        assert!(run.err.contains(advice), "{line}: {}", run.err);
+    }
+    assert!(!scratch.path("trees.rs").exists());
+}

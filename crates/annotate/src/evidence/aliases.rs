@@ -16,7 +16,7 @@
 //! than two are not told apart.
 //!
 //! A flow that states its name is judged without its own statement ([`Own`]). Two flows of a client
-//! are remembered, so that one is left then.
+//! are remembered, so that one is left then. Once both state one name, later flows that state it are not written.
 //!
 //! **Most flows state the name that was looked up**, and that costs only two bits: one says that a
 //! client meant the name itself, the other that some alias of it was learned. Entries are written
@@ -35,6 +35,8 @@ use larder_wire::{Addr, Name};
 use crate::Error;
 use crate::names::Sieve;
 
+/// Flows of a client whose statements are remembered for a looked-up name.
+const FLOWS_MAX: usize = 2;
 /// Stated names that one looked-up name may have, at most.
 const MEANINGS_MAX: usize = 4;
 /// Clients that must have stated a name before it counts for others.
@@ -67,8 +69,8 @@ struct Meaning<'a> {
 }
 
 /// A flow that is judged: its statement does not count.
-#[derive(Clone, Copy)]
-pub(crate) struct Own<'a> {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Own<'a> {
     /// Number of its first packet.
     pub flow: u64,
     /// The name that it states.
@@ -93,7 +95,7 @@ impl<'a> Iterator for Statements<'a> {
 /// The value of a client with one statement, and the last one of `known`.
 fn stated_before(known: &[u8], flow: u64, stated: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(2 * (8 + 2 + stated.len()));
-    for (flow, name) in [(flow, stated)].into_iter().chain(Statements(known).take(1)) {
+    for (flow, name) in [(flow, stated)].into_iter().chain(Statements(known).take(FLOWS_MAX - 1)) {
         value.extend_from_slice(&flow.to_le_bytes());
         value.extend_from_slice(&(name.len() as u16).to_le_bytes());
         value.extend_from_slice(name);
@@ -142,6 +144,11 @@ impl Aliases {
         Ok(Aliases { map, meant_itself: sieve(), with_alias: sieve(), key: Vec::new() })
     }
 
+    /// The engine, for its hashes.
+    pub fn cache(&self) -> &Cache {
+        self.map.cache()
+    }
+
     /// Learns what a flow of `client` to an address with the one name `looked_up` states.
     pub fn learn(&mut self, scope: Scope, client: Addr, looked_up: &Name, own: Own<'_>) {
         let (looked_up, Own { flow, stated }) = (looked_up.as_bytes(), own);
@@ -152,8 +159,15 @@ impl Aliases {
         self.with_alias.add(name);
         self.put_client_key(scope, client, looked_up);
         let hash = self.map.cache().hash(&self.key[..CLIENT_KEY_BYTES]).get() as u32;
-        let value = self.map.with(&self.key[..], |known| stated_before(known, flow, stated));
-        self.insert(value.unwrap_or_else(|| stated_before(&[], flow, stated)));
+        // Of two flows that stated it, any one that is judged leaves the other: a third one adds nothing.
+        let value = self.map.with(&self.key[..], |known| {
+            let is_known =
+                Statements(known).filter(|(_, name)| *name == stated).count() == FLOWS_MAX;
+            (!is_known).then(|| stated_before(known, flow, stated))
+        });
+        if let Some(value) = value.unwrap_or_else(|| Some(stated_before(&[], flow, stated))) {
+            self.insert(value);
+        }
         self.put_shared_key(looked_up);
         let value = self.map.with(&self.key[..], |known| merged(known, hash, stated));
         let value = value.unwrap_or_else(|| {

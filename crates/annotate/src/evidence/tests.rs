@@ -2,10 +2,12 @@
 
 use super::*;
 use crate::confidence::{before_trials, of_stated};
+use crate::names::Rival;
 use crate::options::NameSources;
 
 const D: &str = "edge.cdn.example";
 const S: &str = "www.shop.example";
+const SERVER: (Addr, u16) = (Addr::v4([192, 0, 2, 1]), 443);
 
 fn name(text: &str) -> Name {
     Name::from_canonical(text.as_bytes())
@@ -35,16 +37,32 @@ fn looked_up(text: &str) -> Naming {
 fn state(evidence: &mut Evidence, scope: Scope, client: Addr, stated: &Name) -> u64 {
     static FLOWS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     let flow = FLOWS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    evidence.learn(scope, client, &name(D), Own { flow, stated: stated.as_bytes() });
+    let meaning = Meaning::new(stated, &name(D));
+    learn(evidence, scope, client, FlowStart { flow, start_ns: 0 }, stated, Some(&meaning));
     flow
+}
+
+/// A flow to [`SERVER`] states a name.
+fn learn(
+    evidence: &mut Evidence,
+    scope: Scope,
+    client: Addr,
+    flow: FlowStart,
+    stated: &Name,
+    meaning: Option<&Meaning>,
+) {
+    let Some(Learned { aliases, .. }) = &evidence.learned else { return };
+    let cache = aliases.cache();
+    let keys = Parties::of(cache, scope, client, SERVER).keys(cache, stated);
+    evidence.learn(scope, client, flow, &keys, meaning);
 }
 
 /// The name that a flow of `client` gets whose address has the one name `looked_up`.
 fn decided(evidence: &mut Evidence, client: Addr, text: &str) -> (String, NameSource, u8) {
-    let mut end = End::of(Addr::v4([192, 0, 2, 1]));
+    let mut end = End::of(SERVER.0);
     end.naming = Some(looked_up(text));
     end.candidates = vec![name(text)];
-    evidence.decide(Scope::NONE, client, &mut end);
+    evidence.decide(&Subject::new(Scope::NONE, 0, client, SERVER), &mut end);
     let naming = end.naming.expect("a name");
     assert_eq!(end.candidates.first(), Some(&naming.name), "the chosen name is the first");
     (naming.name.to_string(), naming.source, naming.confidence)
@@ -56,9 +74,11 @@ fn trial(text: &str, stated: &str) -> Trial {
         scope: Scope::NONE,
         start_ns: 0,
         client: (client(1), 50_000),
-        server: (Addr::v4([192, 0, 2, 1]), 443),
+        server: SERVER,
         naming: looked_up(text),
         candidates: vec![name(text)],
+        origins: Vec::new(),
+        features: Vec::new(),
         stated: name(stated),
     }
 }
@@ -159,6 +179,48 @@ fn the_confidence_follows_the_trials() {
     assert_eq!((sure, unsure), (99, 33), "200 of 600");
 }
 
+/// After the first trials, one flow of eight counts, whatever the period of the traffic is. An observer gets all.
+#[test]
+fn later_trials_are_a_sample() {
+    let observed = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let observer: Observer = Box::new({
+        let observed = std::sync::Arc::clone(&observed);
+        move |_: &Trial| {
+            observed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    });
+    for period in [1, 8, 19] {
+        let mut evidence = evidence();
+        for packet in 0..9 * TRIALS_COUNTED {
+            let stated = if packet < TRIALS_COUNTED { S } else { "other.example" };
+            evidence.judge(&mut Trial { packet: packet * period, ..trial(S, stated) });
+        }
+        // Right: 4,096; wrong: an eighth of 32,768.
+        let confidence = decided(&mut evidence, client(1), S).2;
+        assert!((48..=52).contains(&confidence), "{confidence} %, period {period}");
+    }
+    let mut watched = Evidence::new(&Options::default(), Some(observer)).expect("room");
+    watched.trials = TRIALS_COUNTED;
+    for packet in 0..100 {
+        watched.judge(&mut Trial { packet, ..trial(S, S) });
+    }
+    assert_eq!(observed.load(std::sync::atomic::Ordering::Relaxed), 100);
+}
+
+/// A client that states one name again and again is written twice. Each of its flows is judged by another one.
+#[test]
+fn a_repeated_statement_leaves_another_for_each_trial() {
+    let mut evidence = evidence();
+    let flows = [(); 4].map(|()| state(&mut evidence, Scope::NONE, client(1), &name(S)));
+    for flow in flows {
+        let mut trial = Trial { packet: flow, ..trial(D, S) };
+        evidence.judge(&mut trial);
+        assert!(trial.is_right(), "{flow}");
+    }
+    state(&mut evidence, Scope::NONE, client(1), &name(D));
+    assert_eq!(decided(&mut evidence, client(1), D).0, D, "the last statement counts");
+}
+
 /// Invariant 3: doubts that a forger can cause cap the confidence, whatever the trials say.
 #[test]
 fn doubts_cap_the_confidence() {
@@ -167,10 +229,10 @@ fn doubts_cap_the_confidence() {
         evidence.judge(&mut trial(S, S));
     }
     for flag in [NameFlags::UNSOLICITED, NameFlags::ONE_SIDED, NameFlags::CLAIMED] {
-        let mut end = End::of(Addr::v4([192, 0, 2, 1]));
+        let mut end = End::of(SERVER.0);
         end.naming = Some(Naming { flags: flag, ..looked_up(S) });
         end.candidates = vec![name(S)];
-        evidence.decide(Scope::NONE, client(1), &mut end);
+        evidence.decide(&Subject::new(Scope::NONE, 0, client(1), SERVER), &mut end);
         assert!(end.naming.expect("a name").confidence <= 50, "{flag:?}");
     }
     assert!(of_stated(NameFlags::UNCONFIRMED) <= 50);
@@ -214,12 +276,13 @@ fn a_trial_does_not_see_its_own_statement() {
 /// of its chain. A name that a forger can give to any address teaches nothing.
 #[test]
 fn what_a_statement_teaches() {
+    let origin = Origin { source: NameSource::DnsAddress, time_ns: 0, flags: NameFlags::NONE };
     let found = |flags, rivals: &[&str]| Found {
         name: name(D),
         source: NameSource::DnsAddress,
         time_ns: 0,
         flags,
-        rivals: rivals.iter().map(|rival| name(rival)).collect(),
+        rivals: rivals.iter().map(|rival| Rival { name: name(rival), origin }).collect(),
         support: Default::default(),
     };
     let asks_nothing = || -> bool { panic!("the chain does not matter") };
@@ -248,13 +311,15 @@ fn statements_are_in_order() {
         protocol: 6,
         scope: Scope::NONE,
     };
+    let cache = evidence().learned.expect("names are learned").aliases.cache().clone();
+    let keys = Parties::of(&cache, Scope::NONE, client(1), SERVER).keys(&cache, &name(S));
     let statement = |packet, port| Statement {
         packet,
-        first_packet: packet,
+        flow: FlowStart { flow: packet, start_ns: 0 },
         key: key(port),
         client: client(1),
-        name: name(S),
-        looked_up: name(D),
+        keys,
+        meaning: None,
     };
     let by_worker =
         [vec![statement(5, 2), statement(7, 1)], vec![], vec![statement(4, 1), statement(5, 1)]];
@@ -285,4 +350,114 @@ fn unsure_names_are_left_out() {
     assert_eq!((&low.naming, low.unnamed_reason), (&None, Some(UnnamedReason::LowConfidence)));
     assert_eq!(low.candidates, [name(S)]);
     assert!(high.naming.is_some() && high.unnamed_reason.is_none());
+}
+
+const RIVAL: &str = "static.shop.example";
+
+/// The destination of a flow to [`SERVER`] at 100 s, with two names of lookups in the second before: [`D`] and
+/// [`RIVAL`].
+fn end_with_two() -> End {
+    let origin = |ms: i64| Origin {
+        source: NameSource::DnsAddress,
+        time_ns: 99_000_000_000 + ms * 1_000_000,
+        flags: NameFlags::NONE,
+    };
+    let mut end = End::of(SERVER.0);
+    let flags = NameFlags::AMBIGUOUS;
+    end.naming = Some(Naming { source: NameSource::DnsAddress, flags, ..looked_up(D) });
+    end.candidates = vec![name(D), name(RIVAL)];
+    end.origins = vec![origin(900), origin(800)];
+    end
+}
+
+/// A flow of `client` states `text` at [`SERVER`], `ms` after second 99.
+fn state_at(evidence: &mut Evidence, client: Addr, text: &str, ms: i64) -> u64 {
+    let flow = 1_000 + ms as u64;
+    let start = FlowStart { flow, start_ns: 99_000_000_000 + ms * 1_000_000 };
+    learn(evidence, Scope::NONE, client, start, &name(text), None);
+    flow
+}
+
+fn choice_of(evidence: &mut Evidence, client: Addr, port: u16, mut end: End) -> (End, bool) {
+    let subject = Subject::new(Scope::NONE, 100_000_000_000, client, (SERVER.0, port));
+    let is_other = evidence.decide(&subject, &mut end);
+    (end, is_other)
+}
+
+/// Of two names the one that the client just stated is chosen, with its own source, age and flags. At the port of
+/// another service, and before anything was stated, the order of lookups stays.
+#[test]
+fn a_client_means_what_it_just_stated() {
+    let mut evidence = evidence();
+    assert!(!choice_of(&mut evidence, client(1), 443, end_with_two()).1);
+    for ms in [950, 960, 970] {
+        state_at(&mut evidence, client(1), RIVAL, ms);
+    }
+    let (end, is_other) = choice_of(&mut evidence, client(1), 443, end_with_two());
+    let naming = end.naming.expect("a name");
+    assert!(is_other && naming.name == name(RIVAL), "{naming:?}");
+    assert_eq!(end.candidates, [name(RIVAL), name(D)]);
+    assert_eq!((naming.age_ms, naming.flags), (200, NameFlags::AMBIGUOUS));
+    assert!(!choice_of(&mut evidence, client(1), 5222, end_with_two()).1);
+}
+
+/// Invariant 2, for the choice: one client that states a name again and again does not choose for others, and many do.
+#[test]
+fn one_client_does_not_choose_for_others() {
+    let mut evidence = evidence();
+    for ms in 0..100 {
+        state_at(&mut evidence, client(1), RIVAL, ms);
+    }
+    assert!(!choice_of(&mut evidence, client(2), 443, end_with_two()).1);
+    for last in 10..40 {
+        state_at(&mut evidence, client(last), RIVAL, 100 + i64::from(last));
+    }
+    assert!(choice_of(&mut evidence, client(2), 443, end_with_two()).1);
+}
+
+/// Invariant 1, for the choice: a trial is judged as if its flow had stated nothing, whatever was stated before it.
+#[test]
+fn a_choice_does_not_see_the_own_statement() {
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let observer: Observer = Box::new({
+        let seen = std::sync::Arc::clone(&seen);
+        move |trial: &Trial| seen.lock().expect("no panic").push(trial.features.clone())
+    });
+    let mut evidence = Evidence::new(&Options::default(), Some(observer)).expect("room");
+    let trial_of = |flow| {
+        let End { naming, candidates, origins, .. } = end_with_two();
+        let naming = naming.expect("a name");
+        let start_ns = 100_000_000_000;
+        Trial { packet: flow, start_ns, naming, candidates, origins, ..trial(D, RIVAL) }
+    };
+    state_at(&mut evidence, client(1), D, 500);
+    // A flow without a statement, and one that stated the rival before its record is due.
+    evidence.judge(&mut trial_of(7));
+    let own = state_at(&mut evidence, client(1), RIVAL, 1_000);
+    evidence.judge(&mut trial_of(own));
+    let seen = seen.lock().expect("no panic");
+    assert_eq!(seen[0].len(), 2, "both candidates were weighed");
+    assert_eq!(seen[0], seen[1]);
+}
+
+/// A name that a forger can give to any address is no rival, and is not replaced by what flows stated.
+#[test]
+fn doubtful_names_are_not_chosen() {
+    let mut evidence = evidence();
+    for ms in [950, 960, 970] {
+        state_at(&mut evidence, client(1), RIVAL, ms);
+    }
+    for doubt in [NameFlags::UNSOLICITED, NameFlags::ONE_SIDED, NameFlags::CLAIMED] {
+        let mut end = end_with_two();
+        end.origins[1].flags = doubt;
+        assert!(!choice_of(&mut evidence, client(1), 443, end).1, "{doubt:?}");
+    }
+    let mut end = end_with_two();
+    for origin in &mut end.origins {
+        origin.flags = NameFlags::UNSOLICITED;
+    }
+    if let Some(naming) = &mut end.naming {
+        naming.flags = NameFlags::UNSOLICITED;
+    }
+    assert!(!choice_of(&mut evidence, client(1), 443, end).1);
 }

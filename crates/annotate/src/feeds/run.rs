@@ -36,13 +36,15 @@ use super::forms::{Answer, Query};
 use super::input;
 use super::zeek::Column;
 use super::{Said, Value};
-use crate::evidence::{self, Evidence, Observer, Own, Trial};
+use crate::evidence::{
+    self, Budgets, Evidence, FlowStart, Meaning, Observer, Parties, Subject, Trial,
+};
 use crate::files::{
     make_directory, names_without_networks, open_output, save_all_names, save_stats,
 };
 use crate::format::fields::FIELDS;
 use crate::format::schema::{self, Field};
-use crate::names::{Found, Key, LearnedMarks, Names};
+use crate::names::{Key, LearnedMarks, Names, give_name};
 use crate::options::{
     Damages, Endpoint, NameSources, Options, OutputFormat, Rules, Summary, Unresolved,
 };
@@ -78,7 +80,7 @@ pub fn run(
     let name = text.name.clone();
     let streams = text.live || *endpoint == Endpoint::Pipe;
     let external_names = ExternalNames::open(options, streams, progress)?;
-    let (names_bytes, _) = evidence::budgets(options.names_budget_bytes);
+    let names_bytes = Budgets::of(options.names_budget_bytes).names;
     let names = names_without_networks(options, names_bytes)?;
     if let Some(directory) = &options.directory {
         make_directory(directory, options.access)?;
@@ -237,13 +239,18 @@ impl Annotator {
             let why = self.why_unnamed(server, time_ns, found.is_some());
             let Said { server_name, is_quic, http_host } = &query.said;
             let stated = choose(server_name.as_ref(), *is_quic, http_host.as_ref(), self.sources);
-            if let (Some(found), Some((name, _))) = (&found, stated)
-                && evidence::teaches(found, name, || view.is_alias(name, &found.name, u64::MAX))
-            {
-                let own = Own { flow: line, stated: name.as_bytes() };
-                self.evidence.learn(Scope::NONE, client, &found.name, own);
+            if let Some((name, _)) = stated {
+                let looked_up = found.as_ref().filter(|found| {
+                    evidence::teaches(found, name, || view.is_alias(name, &found.name, u64::MAX))
+                });
+                let meaning = looked_up.map(|found| Meaning::new(name, &found.name));
+                let cache = self.names.cache();
+                let parties = Parties::of(cache, Scope::NONE, client, (server, responder.port));
+                let keys = parties.keys(cache, name);
+                let own = FlowStart { flow: line, start_ns: time_ns };
+                self.evidence.learn(Scope::NONE, client, own, &keys, meaning.as_ref());
             }
-            take_found(&mut responder, found, time_ns);
+            give_name(&mut responder, found, time_ns);
             // Rule 6: the name that a flow states names it, and names by DNS are listed next to it.
             if let Some(stated) = stated {
                 trial = trial_of(&initiator, &responder, stated.0, (time_ns, line));
@@ -258,7 +265,7 @@ impl Annotator {
             has_no_lookup = !support.has_lookup() && why == UnnamedReason::NoLookupSeen;
             has_no_name = responder.naming.is_none();
         }
-        take_found(&mut initiator, view.host(client, u64::MAX, time_ns), time_ns);
+        give_name(&mut initiator, view.host(client, u64::MAX, time_ns), time_ns);
         let unresolved = match query.is_lookup {
             true => [false; 2],
             false => [has_no_lookup, has_no_name],
@@ -269,12 +276,21 @@ impl Annotator {
 
     /// Chooses the name of a line's flow, or tries the choice out if the flow states its name.
     fn decide(&mut self, pending: Pending) -> Answer {
-        let Pending { mut initiator, mut responder, trial, unresolved, from_responder, .. } =
-            pending;
+        let Pending {
+            mut initiator,
+            mut responder,
+            trial,
+            unresolved,
+            from_responder,
+            time_ns,
+            ..
+        } = pending;
         match trial {
             Some(mut trial) => self.evidence.judge(&mut trial),
             None if responder.naming.as_ref().is_some_and(evidence::is_by_lookup) => {
-                self.evidence.decide(Scope::NONE, initiator.addr, &mut responder);
+                let server = (responder.addr, responder.port);
+                let subject = Subject::new(Scope::NONE, time_ns, initiator.addr, server);
+                self.evidence.decide(&subject, &mut responder);
             }
             None => {}
         }
@@ -424,15 +440,6 @@ struct Pending {
     trial: Option<Box<Trial>>,
 }
 
-/// Gives an end the name that was found for it.
-fn take_found(end: &mut End, found: Option<Found>, time_ns: i64) {
-    if let Some(found) = found {
-        end.naming = Some(found.naming(time_ns, found.time_ns > time_ns));
-        end.candidates.push(found.name);
-        end.candidates.extend(found.rivals);
-    }
-}
-
 /// The trial of a flow that states a name, and whose responder has names by lookups so far.
 fn trial_of(
     initiator: &End,
@@ -449,6 +456,8 @@ fn trial_of(
         server: (responder.addr, responder.port),
         naming: naming.clone(),
         candidates: responder.candidates.clone(),
+        origins: responder.origins.clone(),
+        features: Vec::new(),
         stated: stated.clone(),
     }))
 }

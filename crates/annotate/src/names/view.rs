@@ -11,7 +11,7 @@ use super::overlay::{LearnedMarks, Overlay};
 use super::{Alias, CHAIN_STEPS_MAX, Key, NOW};
 use crate::confidence;
 use crate::options::Rules;
-use crate::record::{NameFlags, NameSource, Naming};
+use crate::record::{End, NameFlags, NameSource, Naming, Origin};
 
 /// A worker's view of names at one batch.
 #[derive(Clone, Copy)]
@@ -44,9 +44,18 @@ pub struct Found {
     /// Doubts about the name: stale, ambiguous, and the flag of its standing.
     pub flags: NameFlags,
     /// Other names for the address, best first.
-    pub rivals: Vec<Name>,
+    pub rivals: Vec<Rival>,
     /// Which of the names lookups or the host itself support.
     pub support: Support,
+}
+
+/// Another name for an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rival {
+    /// The name.
+    pub name: Name,
+    /// Where it comes from.
+    pub origin: Origin,
 }
 
 impl Found {
@@ -67,6 +76,25 @@ impl Found {
         naming.confidence = confidence::before_trials(&naming, 1 + self.rivals.len());
         naming
     }
+
+    /// Moves all names to an end of a record, the chosen one first, and where each of several comes from.
+    pub(crate) fn move_names(&mut self, end: &mut End) {
+        let Found { name, source, time_ns, flags, rivals, .. } = self;
+        if !rivals.is_empty() {
+            let flags = flags.without(NameFlags::AMBIGUOUS);
+            end.origins.push(Origin { source: *source, time_ns: *time_ns, flags });
+            end.origins.extend(rivals.iter().map(|rival| rival.origin));
+        }
+        end.candidates.push(std::mem::take(name));
+        end.candidates.extend(rivals.drain(..).map(|rival| rival.name));
+    }
+}
+
+/// Gives an end the name that it has for a flow that began at `start_ns`. What was learned after that is late.
+pub(crate) fn give_name(end: &mut End, found: Option<Found>, start_ns: i64) {
+    let Some(mut found) = found else { return };
+    end.naming = Some(found.naming(start_ns, found.time_ns > start_ns));
+    found.move_names(end);
 }
 
 /// Which names of a [`Found`] are supported, each by its place: the name is 0, the rivals follow.
@@ -445,15 +473,16 @@ impl Weighed {
         if !self.rules.has(5) && candidate.is_stale_at(self.now_ns) {
             return false;
         }
+        let is_stale = candidate.is_stale_at(self.now_ns);
+        let flags = candidate.standing.flag().with_if(is_stale, NameFlags::STALE);
         let Some(found) = &mut self.found else {
-            let stale = candidate.is_stale_at(self.now_ns);
             let mut support = Support::default();
             support.add(0, candidate);
             self.found = Some(Found {
                 name: Name::from_canonical(name),
                 source,
                 time_ns: candidate.time_ns,
-                flags: candidate.standing.flag().with_if(stale, NameFlags::STALE),
+                flags,
                 rivals: Vec::new(),
                 support,
             });
@@ -461,10 +490,11 @@ impl Weighed {
         };
         let place_of = |found: &Found| match found.name.as_bytes() == name {
             true => Some(0),
-            false => Some(1 + found.rivals.iter().position(|rival| rival.as_bytes() == name)?),
+            false => Some(1 + found.rivals.iter().position(|rival| rival.name.as_bytes() == name)?),
         };
         let place = place_of(found).unwrap_or_else(|| {
-            found.rivals.push(Name::from_canonical(name));
+            let origin = Origin { source, time_ns: candidate.time_ns, flags };
+            found.rivals.push(Rival { name: Name::from_canonical(name), origin });
             found.flags = found.flags.with(NameFlags::AMBIGUOUS);
             found.rivals.len()
         });

@@ -30,7 +30,7 @@ pub(super) fn of_known(flow: &Flow<FlowState>, known: &Known) -> FlowEvent {
     for (found, role) in ends {
         let Some(found) = found else { continue };
         event.names.push((role, found.name.clone()));
-        let rivals = found.rivals.iter().cloned();
+        let rivals = found.rivals.iter().map(|rival| rival.name.clone());
         event.names.extend(rivals.map(|name| (NameRole::Candidate, name)));
     }
     event

@@ -9,7 +9,7 @@ use super::{
     BatchInput, Body, Ended, FlowState, Known, Output, Place, Resolved, WorkerState, flow_event,
 };
 use crate::decode::Held;
-use crate::evidence::{self, Statement, Trial};
+use crate::evidence::{self, FlowStart, Meaning, Parties, Statement, Trial};
 use crate::flow::{Event, Flow, FlowKey, FlowUser, Leave, Sent, protocol};
 use crate::names::{Ends, Found, Support, View};
 use crate::options::{NameSources, Unresolved};
@@ -143,7 +143,8 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
                 [(flow.destination().0, &known.destination), (flow.source().0, &known.source)];
             for (addr, found) in ends {
                 let Some(found) = found else { continue };
-                let mut names: Vec<Name> = found.rivals.iter().rev().cloned().collect();
+                let rivals = found.rivals.iter().rev();
+                let mut names: Vec<Name> = rivals.map(|rival| rival.name.clone()).collect();
                 names.push(found.name.clone());
                 let (packet, key) = (flow.first_packet, flow.key());
                 self.output.resolved.push(Resolved { packet, key, addr, names });
@@ -291,21 +292,25 @@ impl Lane<'_, '_> {
     /// What the name that a flow states teaches.
     fn statement_of(&self, flow: &Flow<FlowState>, event: &Event) -> Option<Statement> {
         let Known { destination, own, .. } = &**flow.user.known.as_ref()?;
-        let (found, own) = (destination.as_ref()?, own.as_ref()?);
+        let own = own.as_ref()?;
         // The server name of an encrypted ClientHello is the provider's.
         let is_plain = flow.looked_up_from_low == flow.source_is_low
             && !own.contradicts
             && own.ech != Some(true);
         let (name, _) = is_plain.then(|| own.chosen(self.names()))??;
-        let packet = self.number(event);
-        let is_head = || self.view.is_alias(name, &found.name, packet);
-        evidence::teaches(found, name, is_head).then(|| Statement {
+        let (packet, key) = (self.number(event), flow.key());
+        let looked_up = destination.as_ref().filter(|found| {
+            let is_head = || self.view.is_alias(name, &found.name, packet);
+            evidence::teaches(found, name, is_head)
+        });
+        let (client, server, cache) = (flow.source().0, flow.destination(), self.view.cache);
+        Some(Statement {
             packet,
-            first_packet: flow.first_packet,
-            key: flow.key(),
-            client: flow.source().0,
-            name: name.clone(),
-            looked_up: found.name.clone(),
+            flow: FlowStart { flow: flow.first_packet, start_ns: flow.start_ns },
+            key,
+            client,
+            keys: Parties::of(cache, key.scope, client, server).keys(cache, name),
+            meaning: looked_up.map(|found| Meaning::new(name, &found.name)),
         })
     }
 
@@ -369,11 +374,11 @@ impl Lane<'_, '_> {
                 record.destination.naming = Some(found.naming(flow.start_ns, late));
                 support = found.support;
                 has_name = true;
-                take_names(found, &mut record.destination.candidates);
+                found.move_names(&mut record.destination);
             }
             if let Some(found) = &mut known.source {
                 record.source.naming = Some(found.naming(flow.start_ns, late && !turned));
-                take_names(found, &mut record.source.candidates);
+                found.move_names(&mut record.source);
             }
             if let Some(own) = &mut known.own {
                 let trial = self.trial_of(record, own, flow);
@@ -398,27 +403,35 @@ impl Lane<'_, '_> {
         (has_name, support.has_lookup())
     }
 
-    /// The trial of a flow that states its name and whose record has names by lookups so far.
+    /// The trial of a flow that states its name and whose record has names by lookups so far. There is no choice
+    /// for the record itself then, so the trial takes the origins.
     fn trial_of(
-        &self,
-        record: &FlowRecord,
+        &mut self,
+        record: &mut FlowRecord,
         own: &OwnName,
         flow: &Flow<FlowState>,
     ) -> Option<Trial> {
         let FlowRecord { source, destination, .. } = record;
-        let End { naming, candidates, .. } = destination;
-        let naming = naming.as_ref().filter(|naming| evidence::is_by_lookup(naming))?;
+        let naming = destination.naming.as_ref().filter(|naming| evidence::is_by_lookup(naming))?;
         let (stated, _) = own.chosen(self.names())?;
         let is_plain = own.ech != Some(true) && !own.contradicts && !own.is_rest;
-        is_plain.then(|| Trial {
-            packet: flow.first_packet,
-            scope: flow.key().scope,
-            start_ns: flow.start_ns,
-            client: (source.addr, source.port),
-            server: (destination.addr, destination.port),
-            naming: naming.clone(),
-            candidates: candidates.clone(),
-            stated: stated.clone(),
+        is_plain.then(|| {
+            let (mut candidates, mut origins) = self.output.spare_lists.pop().unwrap_or_default();
+            candidates.clone_from(&destination.candidates);
+            origins.clear();
+            std::mem::swap(&mut origins, &mut destination.origins);
+            Trial {
+                packet: flow.first_packet,
+                scope: flow.key().scope,
+                start_ns: flow.start_ns,
+                client: (source.addr, source.port),
+                server: (destination.addr, destination.port),
+                naming: naming.clone(),
+                candidates,
+                origins,
+                features: Vec::new(),
+                stated: stated.clone(),
+            }
         })
     }
 
@@ -500,13 +513,8 @@ fn fill_end(end: &mut End, (addr, port): (Addr, u16), sent: &Sent, is_tcp: bool)
     end.missed_bytes = sent.gap_bytes;
     end.naming = None;
     end.candidates.clear();
+    end.origins.clear();
     end.unnamed_reason = None;
-}
-
-/// Moves the names of `found` to a record, the chosen one first.
-fn take_names(found: &mut Found, candidates: &mut Vec<Name>) {
-    candidates.push(std::mem::take(&mut found.name));
-    candidates.append(&mut found.rivals);
 }
 
 fn app_by_port(flow: &Flow<FlowState>) -> Option<App> {

@@ -202,6 +202,6 @@ fn row(word: String, share: Share) -> Vec<Cell> {
     ]
 }
 
-fn percent(share: f64) -> Cell {
+pub fn percent(share: f64) -> Cell {
     Cell::Text(format!("{:.2} %", share * 100.0))
 }

@@ -52,6 +52,12 @@ settings! {
             .help("Choose the format of the results")
             .more("table is for people. json prints one object with all figures. jsonl prints an \
                 object per flow: what it states, what was chosen, and why."),
+        pub train: Option<PathBuf> = OUTPUT.path()
+            .value("FILE")
+            .help("Make the table that chooses among names in this file")
+            .more("It is source text for the next build of larder. Needs --zeek-dns and --zeek-log, with some \
+                thousand flows. What is printed is the share of right names with tables from one half of the \
+                clients, on the other half, for three divisions."),
         pub figure: Option<PathBuf> = OUTPUT.path()
             .value("FILE")
             .help("Write the reliability as an SVG figure to this file")

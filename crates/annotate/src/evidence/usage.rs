@@ -1,0 +1,229 @@
+//! Which names flows stated: by client, and by the address of the server.
+//!
+//! Two tables of fixed size, which hold hashes and no names:
+//!
+//! | key | value |
+//! |---|---|
+//! | network, client, port, name | the number of flows that stated it, and the last [`LAST_MAX`] of them |
+//! | network, server, port, name | the clients whose flows stated it there, as a set of 64 bits |
+//!
+//! The port is the server's: what flows state to a web server says nothing of one for mail at its address.
+//!
+//! A client has one bit, so a client that repeats itself counts once, and any client can be left out
+//! of a count. Two clients with one bit count as one, so counts are low above about thirty clients.
+//!
+//! Both tables have sets of [`WAYS`] entries. In a full set, the entry that was added first makes room.
+//! So what is forgotten depends on the order of the statements only. Two names with one hash of 64 bits
+//! are taken for one.
+//!
+//! Cost: a statement reads and writes one set of each table, a candidate of a choice reads one of each.
+
+use larder::Cache;
+use larder_wire::scope::Scope;
+use larder_wire::{Addr, Name};
+
+/// Flows that are remembered of a client and name.
+pub(crate) const LAST_MAX: usize = 4;
+/// Entries of a set.
+const WAYS: usize = 4;
+
+/// A name as a client, or the clients of a server, may have stated it: hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Keys {
+    by_client: u64,
+    by_server: u64,
+    /// The bit of the client.
+    client: u64,
+}
+
+/// The two ends of a flow, as hashes. All caches with one seed give the same.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parties {
+    client: u64,
+    server: u64,
+}
+
+impl Parties {
+    /// A flow of `client` to a server.
+    pub fn of(cache: &Cache, scope: Scope, client: Addr, (server, port): (Addr, u16)) -> Parties {
+        let hash = |kind: u8, addr: Addr| {
+            let mut bytes = [0; 1 + 8 + 2 + 16];
+            bytes[0] = kind;
+            bytes[1..9].copy_from_slice(&scope.bits().to_le_bytes());
+            bytes[9..11].copy_from_slice(&port.to_le_bytes());
+            let octets = addr.octets();
+            bytes[11..11 + octets.len()].copy_from_slice(octets);
+            cache.hash(&bytes).get()
+        };
+        Parties { client: hash(b'c', client), server: hash(b's', server) }
+    }
+
+    /// The keys of `name`. All hashes are seeded and well mixed; rotated, each gives its best bits.
+    pub fn keys(&self, cache: &Cache, name: &Name) -> Keys {
+        let name = cache.hash(name.as_bytes()).get();
+        Keys {
+            by_client: self.client.rotate_left(32) ^ name,
+            by_server: self.server.rotate_left(32) ^ name,
+            client: 1 << (self.client % 64),
+        }
+    }
+}
+
+/// A flow that stated a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FlowStart {
+    /// Number of its first packet.
+    pub flow: u64,
+    /// Time of that packet, ns.
+    pub start_ns: i64,
+}
+
+/// What one client stated: the number of flows, and number and time of the last ones, the last first. Those behind the
+/// number of flows are unused. Plain integers, so that the memory of a new table is not touched.
+type ByClient = (u64, [(u64, i64); LAST_MAX]);
+
+/// What is known of a name that a client may mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stated {
+    /// Other flows of the client that stated it.
+    pub by_client: u64,
+    /// The last of them.
+    pub last: [Option<FlowStart>; LAST_MAX],
+    /// Other clients whose flows stated it at this address.
+    pub by_others: u8,
+}
+
+/// See the module.
+pub(crate) struct Usage {
+    clients: Sets<ByClient>,
+    servers: Sets<u64>,
+}
+
+impl Usage {
+    /// Half of `budget_bytes` for each table, rounded down to a power of two.
+    pub fn new(budget_bytes: u64) -> Usage {
+        let budget_bytes = (budget_bytes / 2) as usize;
+        Usage { clients: Sets::new(budget_bytes), servers: Sets::new(budget_bytes) }
+    }
+
+    /// The flow `own` stated a name.
+    pub fn add(&mut self, keys: &Keys, own: FlowStart) {
+        let (flows, last) = self.clients.entry(keys.by_client);
+        *flows += 1;
+        last.rotate_right(1);
+        last[0] = (own.flow, own.start_ns);
+        *self.servers.entry(keys.by_server) |= keys.client;
+    }
+
+    /// What is known of a name, without the flow `own`, which stated it as well.
+    pub fn get(&self, keys: &Keys, own: Option<u64>) -> Stated {
+        let (flows, last) = self.clients.get(keys.by_client).unwrap_or_default();
+        let by_client = flows.saturating_sub(u64::from(own.is_some()));
+        let mut stated = Stated { by_client, ..Stated::default() };
+        let used = (flows as usize).min(LAST_MAX);
+        for ((flow, start_ns), place) in last[..used].iter().copied().zip(&mut stated.last) {
+            *place = (Some(flow) != own).then_some(FlowStart { flow, start_ns });
+        }
+        let others = self.servers.get(keys.by_server).unwrap_or_default() & !keys.client;
+        stated.by_others = others.count_ones() as u8;
+        stated
+    }
+}
+
+/// A table of sets, see the module. The key 0 marks a free entry, so a name with this hash is not remembered well.
+struct Sets<T> {
+    sets: Vec<[(u64, T); WAYS]>,
+}
+
+impl<T: Copy + Default> Sets<T> {
+    fn new(budget_bytes: usize) -> Sets<T> {
+        let sets = (budget_bytes / size_of::<[(u64, T); WAYS]>()).max(1);
+        Sets { sets: vec![[(0, T::default()); WAYS]; 1 << sets.ilog2()] }
+    }
+
+    fn at(&self, key: u64) -> usize {
+        // The low bits; the number of sets is a power of two.
+        key as usize & (self.sets.len() - 1)
+    }
+
+    fn get(&self, key: u64) -> Option<T> {
+        let set = &self.sets[self.at(key)];
+        set.iter().find(|(known, _)| *known == key).map(|(_, value)| *value)
+    }
+
+    /// The value of a key. A new one displaces the oldest of its set.
+    fn entry(&mut self, key: u64) -> &mut T {
+        let at = self.at(key);
+        let set = &mut self.sets[at];
+        let place = set.iter().position(|(known, _)| *known == key);
+        let place = place.unwrap_or_else(|| {
+            set.rotate_right(1);
+            set[0] = (key, T::default());
+            0
+        });
+        &mut set[place].1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::Names;
+    use crate::options::Rules;
+
+    const SHOP: &[u8] = b"www.shop.example";
+
+    fn keys(client: u8, server: u8, name: &[u8]) -> Keys {
+        let (names, _) = Names::new(1 << 20, 1, 7, 8, Rules::all()).expect("room");
+        let addr = |last| Addr::v4([10, 0, 0, last]);
+        let name = Name::from_canonical(name);
+        Parties::of(names.cache(), Scope::NONE, addr(client), (addr(server), 443))
+            .keys(names.cache(), &name)
+    }
+
+    fn start(flow: u64) -> FlowStart {
+        FlowStart { flow, start_ns: flow as i64 }
+    }
+
+    /// A client's flows count for itself, at any server; other clients count once each, at the server.
+    #[test]
+    fn statements_count_by_client_and_server() {
+        let mut usage = Usage::new(1 << 20);
+        for flow in 1..=3 {
+            usage.add(&keys(1, 200, SHOP), start(flow));
+        }
+        let own = usage.get(&keys(1, 200, SHOP), None);
+        assert_eq!((own.by_client, own.by_others), (3, 0));
+        assert_eq!(own.last, [Some(start(3)), Some(start(2)), Some(start(1)), None]);
+        let elsewhere = usage.get(&keys(1, 201, SHOP), None);
+        assert_eq!((elsewhere.by_client, elsewhere.by_others), (3, 0));
+        let other = usage.get(&keys(2, 200, SHOP), None);
+        assert_eq!((other.by_client, other.by_others), (0, 1));
+        assert_eq!(usage.get(&keys(2, 201, SHOP), None), Stated::default());
+        assert_eq!(usage.get(&keys(1, 200, b"x.example"), None), Stated::default());
+    }
+
+    /// A flow that is judged is left out, also when its client stated the name in more flows than are kept.
+    #[test]
+    fn the_own_flow_is_left_out() {
+        let mut usage = Usage::new(1 << 20);
+        for flow in 1..=6 {
+            usage.add(&keys(1, 200, SHOP), start(flow));
+        }
+        let without = usage.get(&keys(1, 200, SHOP), Some(5));
+        assert_eq!(without.by_client, 5);
+        assert_eq!(without.last, [Some(start(6)), None, Some(start(4)), Some(start(3))]);
+        assert_eq!(usage.get(&keys(1, 200, SHOP), Some(1)).by_client, 5);
+    }
+
+    /// In the smallest table the oldest entries make room, and the newest are kept.
+    #[test]
+    fn the_oldest_is_forgotten() {
+        let mut usage = Usage::new(0);
+        for client in 1..=WAYS as u8 + 1 {
+            usage.add(&keys(client, 200, SHOP), start(u64::from(client)));
+        }
+        let flows = |client| usage.get(&keys(client, 200, SHOP), None).by_client;
+        assert_eq!([1, 2, WAYS as u8 + 1].map(flows), [0, 1, 1]);
+    }
+}
