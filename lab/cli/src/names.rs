@@ -13,7 +13,9 @@
 mod figures;
 mod training;
 
+use std::fs::File;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -77,36 +79,40 @@ fn train(settings: &Names, table: &Path) -> Outcome {
     }
     let read = std::fs::read(log)
         .map_err(|error| Failure::file(log.display(), &error, "name a log that you can read"))?;
-    let failed = |path: &Path, error: std::io::Error| {
-        Failure::file(path.display(), &error, "name a file in a directory that you can write to")
-    };
-    // Each copy is a file for a moment, beside the table.
-    let thinned = table.with_extension(format!("{}.part", std::process::id()));
-    let mut copies = Vec::new();
-    for (copy, kept) in (0..).zip(training::KEPT) {
-        std::fs::write(&thinned, training::thin(&read, kept, copy))
-            .map_err(|error| failed(table, error))?;
-        let options =
-            Options { zeek_log: Some(Endpoint::Path(thinned.clone())), ..options(settings)? };
-        let flows = training::Flows::default();
-        let run = run_observed(
-            &options,
-            &Arc::new(Progress::default()),
-            Some(training::collector(&flows)),
-        );
-        std::fs::remove_file(&thinned).map_err(|error| failed(&thinned, error))?;
-        run.map_err(|error| Failure::usage(error.to_string()))?;
-        let flows = std::mem::take(&mut *flows.lock().unwrap_or_else(PoisonError::into_inner));
-        copies.push(flows);
+    let mut copies = vec![flows_of(options(settings)?)?];
+    for (copy, kept) in (1..).zip(training::KEPT) {
+        // A file without a name, which is gone whatever ends this process.
+        let file = temporary_file(&training::thin(&read, kept, copy)).map_err(|error| {
+            Failure::file(std::env::temp_dir().display(), &error, "give it space, or set TMPDIR")
+        })?;
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let zeek_log = Some(Endpoint::Path(path.into()));
+        copies.push(flows_of(Options { zeek_log, ..options(settings)? })?);
     }
     let Some((text, judged)) = training::report(&copies) else {
         return Err(Failure::usage(
             "no flow of the logs has several names to choose among; give logs of more traffic",
         ));
     };
-    std::fs::write(table, text).map_err(|error| failed(table, error))?;
+    std::fs::write(table, text).map_err(|error| {
+        Failure::file(table.display(), &error, "name a file in a directory that you can write to")
+    })?;
     print(&judged)?;
     Ok(exit::DONE)
+}
+
+/// The trials of a run.
+fn flows_of(options: Options) -> Result<Vec<training::Flow>, Failure> {
+    let flows = training::Flows::default();
+    run_observed(&options, &Arc::new(Progress::default()), Some(training::collector(&flows)))
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(std::mem::take(&mut *flows.lock().unwrap_or_else(PoisonError::into_inner)))
+}
+
+fn temporary_file(bytes: &[u8]) -> std::io::Result<File> {
+    let mut file = tempfile::tempfile()?;
+    file.write_all(bytes)?;
+    Ok(file)
 }
 
 /// Damage of the input is reported, and the figures count all the same.

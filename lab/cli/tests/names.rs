@@ -121,6 +121,8 @@ fn training_makes_a_table() {
     scratch.run(&format!("{LOGS} --train again.rs"));
     let again = std::fs::read_to_string(scratch.path("again.rs")).expect("the table");
     assert_eq!(table, again);
+    let files = std::fs::read_dir(scratch.path(".")).expect("the directory").count();
+    assert_eq!(files, 4, "two logs, two tables, and nothing else");
 }
 
 /// What cannot be trained from, or written to, is refused, and no file is left.
@@ -133,11 +135,13 @@ fn training_that_cannot_be_is_refused() {
         (&*format!("{LOGS} --train trees.rs --figure a.svg"), "leave out --figure"),
         (&*format!("{LOGS} --train trees.rs --format json"), "leave out --figure"),
         (&*format!("{LOGS} --train trees.rs"), "several names"),
-        (&*format!("{LOGS} --train missing/trees.rs"), "missing/trees.rs"),
     ] {
         let run = scratch.run(line);
         assert_eq!(run.code, Some(2), "{line}: {}", run.err);
         assert!(run.err.contains(advice), "{line}: {}", run.err);
     }
     assert!(!scratch.path("trees.rs").exists());
+    let run = logs_with_a_choice().run(&format!("{LOGS} --train missing/trees.rs"));
+    assert_eq!(run.code, Some(2));
+    assert!(run.err.contains("missing/trees.rs"), "{}", run.err);
 }

@@ -36,7 +36,7 @@ const LIMITS_MAX: usize = 64;
 /// Weights are thousandths.
 const SCALE: f64 = 1_000.0;
 /// The parts of the lines that copies of a log keep, percent.
-pub const KEPT: [u64; 10] = [100, 80, 70, 60, 50, 90, 80, 70, 60, 50];
+pub const KEPT: [u64; 9] = [80, 70, 60, 50, 90, 80, 70, 60, 50];
 /// Divisions of the clients in two halves, for judging.
 const DIVISIONS: u64 = 3;
 
