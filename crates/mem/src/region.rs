@@ -157,7 +157,8 @@ fn map_zeroed(bytes: usize) -> io::Result<NonNull<u8>> {
             unmap(start, skip);
             let end = page_round_up(skip + bytes);
             unmap(start.add(end), page_round_up(requested).saturating_sub(end));
-            // Advice: a kernel without huge pages refuses, which is fine.
+            // Advice: a kernel without huge pages refuses, which is fine. Others than Linux have no such advice.
+            #[cfg(target_os = "linux")]
             let _ = libc::madvise(base.cast(), bytes, libc::MADV_HUGEPAGE);
         }
     }
