@@ -21,7 +21,9 @@ pub fn enter_private_network() -> io::Result<()> {
     }
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
     // SAFETY: the kernel reads the name, which ends in a zero, and the flags, which are set.
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) })?;
+    check(unsafe {
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as libc::Ioctl, &raw const request)
+    })?;
     Ok(())
 }
 
