@@ -48,7 +48,7 @@ def compile_program():
 def compile_static():
     """The release build that needs no library: musl's, as zig brings it.
 
-    Allocation and copies of memory in the musl of rustup cost a third of the speed.
+    The musl of rustup brings a slower memcpy.
     """
     target = f"{os.uname().machine}-unknown-linux-musl"
     return compiled("zigbuild", "--target", target, place=f"{target}/release")

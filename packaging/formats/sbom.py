@@ -1,4 +1,4 @@
-"""A bill of materials (CycloneDX 1.5): the crates that are in the program, with licences and checksums."""
+"""A bill of materials (CycloneDX 1.5): the crates that the program is made from, with licences and checksums."""
 
 import datetime
 import json
