@@ -51,8 +51,8 @@ impl Parties {
             bytes[0] = kind;
             bytes[1..9].copy_from_slice(&scope.bits().to_le_bytes());
             bytes[9..11].copy_from_slice(&port.to_le_bytes());
-            let octets = addr.octets();
-            bytes[11..11 + octets.len()].copy_from_slice(octets);
+            let addr = addr.octets();
+            bytes[11..11 + addr.len()].copy_from_slice(addr);
             cache.hash(&bytes).get()
         };
         Parties { client: hash(b'c', client), server: hash(b's', server) }

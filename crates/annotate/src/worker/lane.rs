@@ -289,10 +289,10 @@ impl Lane<'_, '_> {
         self.output.statements.extend(statement);
     }
 
-    /// What the name that a flow states teaches.
+    /// What the name that a flow states teaches, if anything learns from it.
     fn statement_of(&self, flow: &Flow<FlowState>, event: &Event) -> Option<Statement> {
         let Known { destination, own, .. } = &**flow.user.known.as_ref()?;
-        let own = own.as_ref()?;
+        let own = own.as_ref().filter(|_| self.names().has(NameSource::Learned))?;
         // The server name of an encrypted ClientHello is the provider's.
         let is_plain = flow.looked_up_from_low == flow.source_is_low
             && !own.contradicts
