@@ -245,7 +245,7 @@ impl Evidence {
     }
 
     /// Chooses the name of a flow that states one, without its statement; compares the two, and counts the result.
-    /// After [`TRIALS_COUNTED`] of them, one of eight is enough. An observer gets each one.
+    /// After `TRIALS_COUNTED` of them, one of eight is enough. An observer gets each one.
     pub fn judge(&mut self, trial: &mut Trial) {
         self.trials += 1;
         let is_counted = self.trials <= TRIALS_COUNTED || is_in_sample(trial.packet);
