@@ -32,12 +32,13 @@
 
 mod aliases;
 pub mod choice;
+mod fifo;
+mod hashes;
 mod usage;
 
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
-use crate::Error;
 use crate::confidence::{self, Cell, Counters};
 use crate::flow::FlowKey;
 use crate::names::Found;
@@ -45,6 +46,7 @@ use crate::options::Options;
 use crate::record::{End, NameFlags, NameSource, Naming, Origin, UnnamedReason};
 use aliases::{Aliases, Own};
 use choice::{Choice, Features, Known};
+pub(crate) use hashes::Hashes;
 pub(crate) use usage::{FlowStart, Parties};
 use usage::{Keys, Usage};
 
@@ -55,8 +57,9 @@ const USAGE_SHARE: u64 = 32;
 /// What aliases have at least, bytes: less is no use. The counts have half of it.
 const ALIASES_BYTES_MIN: u64 = 1 << 20;
 
-/// The first trials, which all count. The shares are known well enough then, so that most later trials can be spared.
-const TRIALS_COUNTED: u64 = 1 << 12;
+/// Flows that begin with one of the first packets are all tried. The shares are known well enough then, so that most
+/// later ones can be spared.
+const PACKETS_TRIED: u64 = 1 << 18;
 
 /// Parts of the names' budget, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,9 +187,8 @@ impl Subject<'_> {
 pub struct Evidence {
     /// `None` if `--names` leaves learned names out.
     learned: Option<Learned>,
+    hashes: Hashes,
     counters: Counters,
-    /// Trials, counted or not.
-    trials: u64,
     observer: Option<Observer>,
     /// The candidates of the choice at hand.
     weighed: Weighed,
@@ -210,20 +212,31 @@ struct Weighed {
 
 impl Evidence {
     /// Learns within a part of the names' budget, as the options say.
-    pub fn new(options: &Options, observer: Option<Observer>) -> Result<Evidence, Error> {
+    pub fn new(options: &Options, observer: Option<Observer>) -> Evidence {
         let Options { names_budget_bytes, seed, names, .. } = options;
         let Budgets { aliases, usage, .. } = Budgets::of(*names_budget_bytes);
-        let learns = names.has(NameSource::Learned);
-        let learned = || -> Result<Learned, Error> {
-            Ok(Learned { aliases: Aliases::new(aliases, *seed)?, usage: Usage::new(usage) })
-        };
-        Ok(Evidence {
-            learned: learns.then(learned).transpose()?,
+        let hashes = Hashes::new(*seed);
+        let learned =
+            || Learned { aliases: Aliases::new(aliases, hashes.clone()), usage: Usage::new(usage) };
+        Evidence {
+            learned: names.has(NameSource::Learned).then(learned),
+            hashes,
             counters: Counters::default(),
-            trials: 0,
             observer,
             weighed: Weighed::default(),
-        })
+        }
+    }
+
+    /// The hashes of statements.
+    pub(crate) fn hashes(&self) -> &Hashes {
+        &self.hashes
+    }
+
+    /// Fetches the memory that statements need which are learned soon.
+    pub(crate) fn prefetch(&self, statements: &[Statement]) {
+        if let Some(Learned { usage, .. }) = &self.learned {
+            statements.iter().for_each(|statement| usage.prefetch(&statement.keys));
+        }
     }
 
     /// Learns a name that a flow of `client` states, and what it means by the looked-up one, if the flow shows that.
@@ -239,21 +252,20 @@ impl Evidence {
         usage.add(keys, flow);
         if let Some(Meaning { stated, looked_up }) = meaning {
             let looked_up = looked_up.as_deref().unwrap_or(stated);
-            let own = Own { flow: flow.flow, stated: stated.as_bytes() };
+            let own = Own { flow: flow.flow, stated };
             aliases.learn(scope, client, looked_up, own);
         }
     }
 
     /// Chooses the name of a flow that states one, without its statement; compares the two, and counts the result.
-    /// After `TRIALS_COUNTED` of them, one of eight is enough. An observer gets each one.
+    /// A flow outside the sample (`is_tried`) does not count, and is for an observer only.
     pub fn judge(&mut self, trial: &mut Trial) {
-        self.trials += 1;
-        let is_counted = self.trials <= TRIALS_COUNTED || is_in_sample(trial.packet);
+        let is_counted = is_tried(trial.packet);
         if !is_counted && self.observer.is_none() {
             return;
         }
         let Trial { packet, scope, start_ns, client, server, naming, candidates, .. } = trial;
-        let own = Own { flow: *packet, stated: trial.stated.as_bytes() };
+        let own = Own { flow: *packet, stated: &trial.stated };
         let subject =
             Subject { own: Some(own), ..Subject::new(*scope, *start_ns, client.0, *server) };
         let cell = self.choose(&subject, naming, candidates, &mut trial.origins);
@@ -309,7 +321,7 @@ impl Evidence {
         let Subject { scope, client, own, .. } = *subject;
         // Of several names, the one that the client looked up itself is the one it means.
         let is_own_lookup = naming.source == NameSource::DnsPair && candidates.len() > 1;
-        let learned = self.learned.as_mut().filter(|_| !is_own_lookup);
+        let learned = self.learned.as_ref().filter(|_| !is_own_lookup);
         let alias =
             learned.and_then(|learned| learned.aliases.alias_of(scope, client, &naming.name, own));
         let Some(alias) = alias else { return };
@@ -340,20 +352,20 @@ impl Evidence {
         places.clear();
         names.clear();
         known.clear();
-        let Learned { aliases, usage } = self.learned.as_ref()?;
+        let Learned { usage, .. } = self.learned.as_ref()?;
         if origins.len() < 2 || naming.flags.intersects(UNCHOOSABLE) {
             return None;
         }
         let Subject { scope, client, server, .. } = *subject;
-        let parties = Parties::of(aliases.cache(), scope, client, server);
+        let parties = Parties::of(&self.hashes, scope, client, server);
         let doubts = |flags: NameFlags| flags.bits() & confidence::DOUBTS.bits();
         for (place, (name, origin)) in candidates.iter().zip(origins).enumerate() {
             // A doubtful name is no rival of one without doubt.
             let is_choosable = origin.source.is_lookup() || origin.source == NameSource::Learned;
             if is_choosable && doubts(origin.flags) == doubts(naming.flags) {
                 names.extend(self.observer.is_some().then(|| name.clone()));
-                let keys = parties.keys(aliases.cache(), name);
-                let own = subject.own.filter(|own| own.stated == name.as_bytes());
+                let keys = parties.keys(&self.hashes, name);
+                let own = subject.own.filter(|own| own.stated == name);
                 let stated = usage.get(&keys, own.map(|own| own.flow));
                 places.push(place);
                 known.push(Known { lookup_ns: Some(origin.time_ns), stated });
@@ -375,10 +387,11 @@ impl Evidence {
 const UNCHOOSABLE: NameFlags =
     NameFlags::UNSOLICITED.with(NameFlags::CLAIMED).with(NameFlags::LATE);
 
-/// True for one flow of eight, by the number of its first packet.
-fn is_in_sample(packet: u64) -> bool {
+/// True for a flow whose trial counts, by the number of its first packet, so that each worker knows it: the early
+/// ones, and one of eight later ones.
+pub(crate) fn is_tried(packet: u64) -> bool {
     // Fibonacci hashing (Knuth, TAOCP volume 3, 6.4): traffic that repeats itself every eight packets is no trap.
-    packet.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61 == 0
+    packet < PACKETS_TRIED || packet.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61 == 0
 }
 
 /// Where the name of `naming` comes from.

@@ -15,7 +15,6 @@ use crate::feeds::external_names::ExternalNames;
 use crate::files::{
     in_directory, load_names, make_directory, open_inputs, open_output, save_all_names, save_stats,
 };
-use crate::format::Format;
 use crate::learn::NameLearner;
 use crate::live::{self, CaptureStats, LiveCapture};
 use crate::names::Names;
@@ -140,7 +139,7 @@ fn run_source(
 ) -> Result<Summary, Error> {
     let Feed { mut source, files, live, capture, filtered } = input;
     progress.input_bytes_total.store(source.total_bytes().unwrap_or(0), Ordering::Relaxed);
-    let (learner, mut workers) = learner_and_workers(options, live, progress)?;
+    let (learner, mut workers) = learner_and_workers(options, live, progress, observer.is_some())?;
     if let Some(directory) = &options.directory {
         make_directory(directory, options.access)?;
     }
@@ -193,6 +192,7 @@ fn learner_and_workers(
     options: &Options,
     live: bool,
     progress: &Arc<Progress>,
+    tries_all: bool,
 ) -> Result<(NameLearner, Vec<Worker>), Error> {
     let count = options.cores.max(1);
     let (mut names, mut readers) = Names::new(
@@ -209,11 +209,8 @@ fn learner_and_workers(
             })
         })?;
     }
-    let shared = Arc::new(Shared {
-        format: Format::new(options.format, options.ports_numeric)?,
-        learned: names.learned(),
-        options: Options { cores: count, ..options.clone() },
-    });
+    let with_cores = Options { cores: count, ..options.clone() };
+    let shared = Arc::new(Shared::new(with_cores, names.learned(), tries_all)?);
     let cache = names.cache().clone();
     let mut workers: Vec<Worker> = readers
         .into_iter()
@@ -255,7 +252,7 @@ fn outputs(
         store.map(|store| larder_store::Options { ignores_vlan: options.ignore_vlan, ..store });
     let store = store.map(|store| StoreSink::open(&store, interfaces)).transpose()?;
     let services = Services::start(options, progress, capture, store.as_ref())?;
-    let evidence = Evidence::new(options, observer)?;
+    let evidence = Evidence::new(options, observer);
     let to = Destinations { log, sorter, packets, answers, store_sink: store };
     let writer = Writer::new(to, evidence, options, progress, live)?;
     Ok((writer, services))

@@ -243,12 +243,15 @@ impl Writer {
 
     /// Learns what flows of a batch stated, and chooses the names of those that state nothing.
     fn decide(&mut self, outputs: &mut [Made], order: &[(usize, usize)]) {
+        outputs.iter().for_each(|output| self.evidence.prefetch(&output.statements));
         let mut statements = InOrder::default();
         for &(who, at) in order {
             let Ended { place, body, trial, .. } = outputs[who].ended[at];
-            if matches!(body, Body::Undecided(_)) || trial.is_some() {
-                self.learn_until(place.end_packet, &mut statements, outputs);
+            // Most records take no part.
+            if trial.is_none() && !matches!(body, Body::Undecided(_)) {
+                continue;
             }
+            self.learn_until(place.end_packet, &mut statements, outputs);
             let Made { undecided, trials, flow_events, .. } = &mut outputs[who];
             if let Some(trial) = trial {
                 self.evidence.judge(&mut trials[trial as usize]);
@@ -353,6 +356,9 @@ fn add_name(flow_events: &mut [FlowEvent], place: &Place, name: &Name) {
 
 /// The workers' records in the order of the log: worker, and index of the record.
 fn log_order(outputs: &[Made]) -> Vec<(usize, usize)> {
+    if let [output] = outputs {
+        return (0..output.ended.len()).map(|at| (0, at)).collect();
+    }
     let mut at = vec![0; outputs.len()];
     let mut order = Vec::with_capacity(outputs.iter().map(|output| output.ended.len()).sum());
     let mut before = None;

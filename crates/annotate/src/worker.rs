@@ -20,8 +20,9 @@ use larder_wire::scope::Scope;
 use larder_wire::stream::Budget;
 use larder_wire::{Addr, Name};
 
+use crate::Error;
 use crate::decode::Held;
-use crate::evidence::{Statement, Trial};
+use crate::evidence::{Hashes, Statement, Trial};
 use crate::flow::{Event, Flow, FlowKey, FlowRules, Guess, SHARDS, Shard, shard_of};
 use crate::format::Format;
 use crate::live_stats::{LiveStats, Party, SAMPLES, Second, Tally};
@@ -211,9 +212,24 @@ pub struct Shared {
     pub format: Format,
     /// Marks of all that was ever learned.
     pub learned: Arc<LearnedMarks>,
+    /// Hashes of statements.
+    hashes: Hashes,
+    /// An observer gets the trial of every flow, not only of a sample.
+    pub tries_all: bool,
 }
 
 impl Shared {
+    /// What the workers of a run share.
+    pub fn new(
+        options: Options,
+        learned: Arc<LearnedMarks>,
+        tries_all: bool,
+    ) -> Result<Shared, Error> {
+        let format = Format::new(options.format, options.ports_numeric)?;
+        let hashes = Hashes::new(options.seed);
+        Ok(Shared { options, format, learned, hashes, tries_all })
+    }
+
     /// Names as of a batch, through a worker's own reader.
     fn view<'a>(
         &'a self,

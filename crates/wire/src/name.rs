@@ -72,6 +72,15 @@ impl Name {
         }
     }
 
+    /// What the name takes besides its four words, bytes, as if no clone shared them.
+    pub fn heap_bytes(&self) -> usize {
+        match &self.0 {
+            Spelling::Inline { .. } => 0,
+            // Both counts of an `Arc` are next to its bytes.
+            Spelling::Shared(bytes) => bytes.len() + 2 * size_of::<usize>(),
+        }
+    }
+
     /// True when the name is the root.
     pub fn is_root(&self) -> bool {
         self.as_bytes().is_empty()

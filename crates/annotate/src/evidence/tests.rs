@@ -18,7 +18,7 @@ fn client(last: u8) -> Addr {
 }
 
 fn evidence() -> Evidence {
-    Evidence::new(&Options::default(), None).expect("room for aliases")
+    Evidence::new(&Options::default(), None)
 }
 
 fn looked_up(text: &str) -> Naming {
@@ -51,9 +51,8 @@ fn learn(
     stated: &Name,
     meaning: Option<&Meaning>,
 ) {
-    let Some(Learned { aliases, .. }) = &evidence.learned else { return };
-    let cache = aliases.cache();
-    let keys = Parties::of(cache, scope, client, SERVER).keys(cache, stated);
+    let hashes = evidence.hashes();
+    let keys = Parties::of(hashes, scope, client, SERVER).keys(hashes, stated);
     evidence.learn(scope, client, flow, &keys, meaning);
 }
 
@@ -157,7 +156,7 @@ fn aliases_belong_to_a_network() {
 fn learned_names_can_be_left_out() {
     let options =
         Options { names: NameSources::parse("dns").expect("a word"), ..Options::default() };
-    let mut evidence = Evidence::new(&options, None).expect("no room is needed");
+    let mut evidence = Evidence::new(&options, None);
     state(&mut evidence, Scope::NONE, client(1), &name(S));
     assert_eq!(decided(&mut evidence, client(1), D).0, D);
 }
@@ -179,7 +178,7 @@ fn the_confidence_follows_the_trials() {
     assert_eq!((sure, unsure), (99, 33), "200 of 600");
 }
 
-/// After the first trials, one flow of eight counts, whatever the period of the traffic is. An observer gets all.
+/// After the first packets, one flow of eight counts, whatever the period of the traffic is. An observer gets all.
 #[test]
 fn later_trials_are_a_sample() {
     let observed = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
@@ -191,18 +190,20 @@ fn later_trials_are_a_sample() {
     });
     for period in [1, 8, 19] {
         let mut evidence = evidence();
-        for packet in 0..9 * TRIALS_COUNTED {
-            let stated = if packet < TRIALS_COUNTED { S } else { "other.example" };
-            evidence.judge(&mut Trial { packet: packet * period, ..trial(S, stated) });
+        for flow in 0..4_096 {
+            evidence.judge(&mut Trial { packet: flow, ..trial(S, S) });
+        }
+        for flow in 0..8 * 4_096 {
+            let packet = PACKETS_TRIED + flow * period;
+            evidence.judge(&mut Trial { packet, ..trial(S, "other.example") });
         }
         // Right: 4,096; wrong: an eighth of 32,768.
         let confidence = decided(&mut evidence, client(1), S).2;
         assert!((48..=52).contains(&confidence), "{confidence} %, period {period}");
     }
-    let mut watched = Evidence::new(&Options::default(), Some(observer)).expect("room");
-    watched.trials = TRIALS_COUNTED;
+    let mut watched = Evidence::new(&Options::default(), Some(observer));
     for packet in 0..100 {
-        watched.judge(&mut Trial { packet, ..trial(S, S) });
+        watched.judge(&mut Trial { packet: PACKETS_TRIED + packet, ..trial(S, S) });
     }
     assert_eq!(observed.load(std::sync::atomic::Ordering::Relaxed), 100);
 }
@@ -251,7 +252,7 @@ fn a_trial_does_not_see_its_own_statement() {
             seen.lock().expect("no panic").push((naming.source, naming.confidence));
         }
     });
-    let mut evidence = Evidence::new(&Options::default(), Some(observer)).expect("room");
+    let mut evidence = Evidence::new(&Options::default(), Some(observer));
     let first = state(&mut evidence, Scope::NONE, client(1), &name(S));
     evidence.judge(&mut Trial { packet: first, ..trial(D, S) });
     let second = state(&mut evidence, Scope::NONE, client(1), &name(S));
@@ -311,8 +312,8 @@ fn statements_are_in_order() {
         protocol: 6,
         scope: Scope::NONE,
     };
-    let cache = evidence().learned.expect("names are learned").aliases.cache().clone();
-    let keys = Parties::of(&cache, Scope::NONE, client(1), SERVER).keys(&cache, &name(S));
+    let hashes = Hashes::new(7);
+    let keys = Parties::of(&hashes, Scope::NONE, client(1), SERVER).keys(&hashes, &name(S));
     let statement = |packet, port| Statement {
         packet,
         flow: FlowStart { flow: packet, start_ns: 0 },
@@ -423,7 +424,7 @@ fn a_choice_does_not_see_the_own_statement() {
         let seen = std::sync::Arc::clone(&seen);
         move |trial: &Trial| seen.lock().expect("no panic").push(trial.features.clone())
     });
-    let mut evidence = Evidence::new(&Options::default(), Some(observer)).expect("room");
+    let mut evidence = Evidence::new(&Options::default(), Some(observer));
     let trial_of = |flow| {
         let End { naming, candidates, origins, .. } = end_with_two();
         let naming = naming.expect("a name");

@@ -18,9 +18,11 @@
 //!
 //! Cost: a statement reads and writes one set of each table, a candidate of a choice reads one of each.
 
-use larder::Cache;
+use larder::prefetch_lines;
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
+
+use super::hashes::Hashes;
 
 /// Flows that are remembered of a client and name.
 pub(crate) const LAST_MAX: usize = 4;
@@ -36,7 +38,7 @@ pub(crate) struct Keys {
     client: u64,
 }
 
-/// The two ends of a flow, as hashes. All caches with one seed give the same.
+/// The two ends of a flow, as hashes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parties {
     client: u64,
@@ -45,22 +47,16 @@ pub(crate) struct Parties {
 
 impl Parties {
     /// A flow of `client` to a server.
-    pub fn of(cache: &Cache, scope: Scope, client: Addr, (server, port): (Addr, u16)) -> Parties {
-        let hash = |kind: u8, addr: Addr| {
-            let mut bytes = [0; 1 + 8 + 2 + 16];
-            bytes[0] = kind;
-            bytes[1..9].copy_from_slice(&scope.bits().to_le_bytes());
-            bytes[9..11].copy_from_slice(&port.to_le_bytes());
-            let addr = addr.octets();
-            bytes[11..11 + addr.len()].copy_from_slice(addr);
-            cache.hash(&bytes).get()
-        };
-        Parties { client: hash(b'c', client), server: hash(b's', server) }
+    pub fn of(hashes: &Hashes, scope: Scope, client: Addr, (server, port): (Addr, u16)) -> Parties {
+        Parties {
+            client: hashes.of_addr(b'c', scope, client, port),
+            server: hashes.of_addr(b's', scope, server, port),
+        }
     }
 
     /// The keys of `name`. All hashes are seeded and well mixed; rotated, each gives its best bits.
-    pub fn keys(&self, cache: &Cache, name: &Name) -> Keys {
-        let name = cache.hash(name.as_bytes()).get();
+    pub fn keys(&self, hashes: &Hashes, name: &Name) -> Keys {
+        let name = hashes.of_name(name);
         Keys {
             by_client: self.client.rotate_left(32) ^ name,
             by_server: self.server.rotate_left(32) ^ name,
@@ -106,6 +102,12 @@ impl Usage {
         Usage { clients: Sets::new(budget_bytes), servers: Sets::new(budget_bytes) }
     }
 
+    /// Fetches the memory that [`Usage::add`] of `keys` will need.
+    pub fn prefetch(&self, keys: &Keys) {
+        self.clients.prefetch(keys.by_client);
+        self.servers.prefetch(keys.by_server);
+    }
+
     /// The flow `own` stated a name.
     pub fn add(&mut self, keys: &Keys, own: FlowStart) {
         let (flows, last) = self.clients.entry(keys.by_client);
@@ -131,14 +133,17 @@ impl Usage {
 }
 
 /// A table of sets, see the module. The key 0 marks a free entry, so a name with this hash is not remembered well.
+/// The keys of a set are next to each other, so that a search reads one line of memory.
 struct Sets<T> {
-    sets: Vec<[(u64, T); WAYS]>,
+    sets: Vec<([u64; WAYS], [T; WAYS])>,
 }
 
 impl<T: Copy + Default> Sets<T> {
+    const SET_BYTES: usize = size_of::<([u64; WAYS], [T; WAYS])>();
+
     fn new(budget_bytes: usize) -> Sets<T> {
-        let sets = (budget_bytes / size_of::<[(u64, T); WAYS]>()).max(1);
-        Sets { sets: vec![[(0, T::default()); WAYS]; 1 << sets.ilog2()] }
+        let sets = (budget_bytes / Self::SET_BYTES).max(1);
+        Sets { sets: vec![([0; WAYS], [T::default(); WAYS]); 1 << sets.ilog2()] }
     }
 
     fn at(&self, key: u64) -> usize {
@@ -146,39 +151,40 @@ impl<T: Copy + Default> Sets<T> {
         key as usize & (self.sets.len() - 1)
     }
 
+    fn prefetch(&self, key: u64) {
+        prefetch_lines(&self.sets, self.at(key), Self::SET_BYTES.div_ceil(64));
+    }
+
     fn get(&self, key: u64) -> Option<T> {
-        let set = &self.sets[self.at(key)];
-        set.iter().find(|(known, _)| *known == key).map(|(_, value)| *value)
+        let (keys, values) = &self.sets[self.at(key)];
+        keys.iter().position(|known| *known == key).map(|place| values[place])
     }
 
     /// The value of a key. A new one displaces the oldest of its set.
     fn entry(&mut self, key: u64) -> &mut T {
         let at = self.at(key);
-        let set = &mut self.sets[at];
-        let place = set.iter().position(|(known, _)| *known == key);
-        let place = place.unwrap_or_else(|| {
-            set.rotate_right(1);
-            set[0] = (key, T::default());
+        let (keys, values) = &mut self.sets[at];
+        let place = keys.iter().position(|known| *known == key).unwrap_or_else(|| {
+            keys.rotate_right(1);
+            values.rotate_right(1);
+            (keys[0], values[0]) = (key, T::default());
             0
         });
-        &mut set[place].1
+        &mut values[place]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::Names;
-    use crate::options::Rules;
 
     const SHOP: &[u8] = b"www.shop.example";
 
     fn keys(client: u8, server: u8, name: &[u8]) -> Keys {
-        let (names, _) = Names::new(1 << 20, 1, 7, 8, Rules::all()).expect("room");
+        let hashes = Hashes::new(7);
         let addr = |last| Addr::v4([10, 0, 0, last]);
         let name = Name::from_canonical(name);
-        Parties::of(names.cache(), Scope::NONE, addr(client), (addr(server), 443))
-            .keys(names.cache(), &name)
+        Parties::of(&hashes, Scope::NONE, addr(client), (addr(server), 443)).keys(&hashes, &name)
     }
 
     fn start(flow: u64) -> FlowStart {

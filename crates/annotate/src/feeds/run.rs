@@ -93,7 +93,7 @@ pub fn run(
         external_names,
         sources: options.names,
         rules: options.rules,
-        evidence: Evidence::new(options, observer)?,
+        evidence: Evidence::new(options, observer),
         min_confidence: options.min_confidence,
         pending: VecDeque::new(),
         uncommitted: 0,
@@ -244,9 +244,9 @@ impl Annotator {
                     evidence::teaches(found, name, || view.is_alias(name, &found.name, u64::MAX))
                 });
                 let meaning = looked_up.map(|found| Meaning::new(name, &found.name));
-                let cache = self.names.cache();
-                let parties = Parties::of(cache, Scope::NONE, client, (server, responder.port));
-                let keys = parties.keys(cache, name);
+                let hashes = self.evidence.hashes();
+                let parties = Parties::of(hashes, Scope::NONE, client, (server, responder.port));
+                let keys = parties.keys(hashes, name);
                 let own = FlowStart { flow: line, start_ns: time_ns };
                 self.evidence.learn(Scope::NONE, client, own, &keys, meaning.as_ref());
             }

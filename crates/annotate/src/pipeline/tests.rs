@@ -3,7 +3,6 @@ use larder_io::input::{Content, Input};
 use larder_wire::capture::write;
 
 use super::*;
-use crate::format::Format;
 use crate::names::Names;
 use crate::options::{Options, OutputFormat};
 use crate::worker::Shared;
@@ -44,8 +43,8 @@ fn a_clock_that_is_set_ends_no_flow_early_or_late() {
         let options = Options { format: OutputFormat::Csv, ..Options::default() };
         let (names, mut readers) = Names::new(8 << 20, 1, 7, 8, options.rules).expect("names");
         let (cache, learned) = (names.cache().clone(), names.learned());
-        let format = Format::new(options.format, false).expect("a format");
-        let shared = Arc::new(Shared { format, learned, options: options.clone() });
+        let shared = Shared::new(options.clone(), learned, false).expect("a format");
+        let shared = Arc::new(shared);
         let reader = readers.pop().expect("a reader");
         let mut worker = Worker::new(0, 1, reader, cache, shared);
         let keying = Keying { seed: 7, ignores_vlan: false };

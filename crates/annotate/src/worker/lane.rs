@@ -303,13 +303,14 @@ impl Lane<'_, '_> {
             let is_head = || self.view.is_alias(name, &found.name, packet);
             evidence::teaches(found, name, is_head)
         });
-        let (client, server, cache) = (flow.source().0, flow.destination(), self.view.cache);
+        let (client, server) = (flow.source().0, flow.destination());
+        let hashes = &self.state.shared.hashes;
         Some(Statement {
             packet,
             flow: FlowStart { flow: flow.first_packet, start_ns: flow.start_ns },
             key,
             client,
-            keys: Parties::of(cache, key.scope, client, server).keys(cache, name),
+            keys: Parties::of(hashes, key.scope, client, server).keys(hashes, name),
             meaning: looked_up.map(|found| Meaning::new(name, &found.name)),
         })
     }
@@ -403,14 +404,17 @@ impl Lane<'_, '_> {
         (has_name, support.has_lookup())
     }
 
-    /// The trial of a flow that states its name and whose record has names by lookups so far. There is no choice
-    /// for the record itself then, so the trial takes the origins.
+    /// The trial of a flow that states its name and whose record has names by lookups so far, if it is in the sample.
+    /// There is no choice for the record itself then, so the trial takes the origins.
     fn trial_of(
         &mut self,
         record: &mut FlowRecord,
         own: &OwnName,
         flow: &Flow<FlowState>,
     ) -> Option<Trial> {
+        if !self.state.shared.tries_all && !evidence::is_tried(flow.first_packet) {
+            return None;
+        }
         let FlowRecord { source, destination, .. } = record;
         let naming = destination.naming.as_ref().filter(|naming| evidence::is_by_lookup(naming))?;
         let (stated, _) = own.chosen(self.names())?;
