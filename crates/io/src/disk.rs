@@ -27,25 +27,25 @@
 //!
 //! Bounds: [`IN_FLIGHT_MAX`] pieces.
 
+#[cfg_attr(any(feature = "portable", not(target_os = "linux")), path = "disk/portable.rs")]
+mod system;
+
 use std::collections::VecDeque;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use io_uring::{IoUring, opcode, types};
 use larder_mem::object::Lease;
 
 use crate::socket::check;
+pub use system::O_DIRECT;
+use system::Ring;
 
 /// Most pieces that the kernel has at a time.
 pub const IN_FLIGHT_MAX: usize = 4;
-
-/// The flag that such a descriptor is opened with.
-pub const O_DIRECT: i32 = libc::O_DIRECT;
 
 /// Alignment and unit of writes that bypass the page cache, in memory and in the file: every disk
 /// accepts it.
@@ -94,14 +94,6 @@ pub struct FileWriter {
     failed: Option<io::Error>,
 }
 
-struct Ring(IoUring);
-
-impl std::fmt::Debug for Ring {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Ring")
-    }
-}
-
 #[derive(Debug)]
 struct Flight {
     lease: Lease,
@@ -116,7 +108,7 @@ struct Flight {
 impl FileWriter {
     /// By io_uring, unless the kernel refuses.
     pub fn new() -> FileWriter {
-        FileWriter::of(IoUring::new(2 * IN_FLIGHT_MAX as u32).ok().map(Ring))
+        FileWriter::of(Ring::new(2 * IN_FLIGHT_MAX as u32))
     }
 
     /// By `pwrite`.
@@ -227,38 +219,28 @@ impl FileWriter {
             }
             None => (file, rest.len()),
         };
-        let len = u32::try_from(len).unwrap_or(u32::MAX - (PAGE_BYTES as u32 - 1));
-        let entry = opcode::Write::new(types::Fd(file.as_raw_fd()), rest.as_ptr(), len)
-            .offset(offset)
-            .build()
-            .user_data(number);
+        let len = len.min(system::WRITE_BYTES_MAX);
         // SAFETY: the bytes are leased and the file is open until the completion (invariants 1
-        // and 2).
-        let pushed = unsafe { ring.0.submission().push(&entry) };
-        pushed.expect("the ring has twice as many places as there are flights");
-        // Entries that the kernel did not accept now are submitted by the next call, or by the
-        // wait.
-        let _ = ring.0.submit();
+        // and 2). The ring has twice as many places as there are flights.
+        unsafe { ring.write(file, &rest[..len], offset, number) };
     }
 
     /// Waits for a completion, handles it, and releases finished flights in order.
     fn reap(&mut self) {
         let Some(ring) = &mut self.ring else { return };
-        if let Err(error) = ring.0.submit_and_wait(1)
-            && !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
-        {
+        if let Err(error) = ring.wait() {
             // The ring is not used any more, and it keeps its entries (invariant 1).
             self.failed.get_or_insert(error);
             self.first += self.flights.len() as u64;
             self.flights.drain(..).for_each(std::mem::forget);
             // The descriptor too (invariant 2).
             std::mem::forget(self.file.take());
-            std::mem::forget(self.ring.take());
+            if let Some(ring) = self.ring.take() {
+                ring.leak();
+            }
             return;
         }
-        let done: Vec<(u64, i32)> =
-            ring.0.completion().map(|entry| (entry.user_data(), entry.result())).collect();
-        for (number, result) in done {
+        for (number, result) in ring.done() {
             self.complete(number, result);
         }
         while self.flights.front().is_some_and(|flight| flight.is_over) {

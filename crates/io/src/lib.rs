@@ -31,6 +31,11 @@
 //! carry messages, [`timer::Timers`] give the time to wait.
 //!
 //! Unsafe code is only where larder calls the kernel: memory maps, signals, sockets, events.
+//!
+//! larder is made for Linux. What differs on other systems is in a submodule: `system` has Linux, and
+//! `portable` (of [`epoll`]: `poll`) has the rest of Unix. The feature `portable` has Linux use the
+//! second where it can, so that tests run it. [`live`], [`netns`], [`cores`] and [`privileges`] need
+//! Linux: elsewhere they return errors.
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -39,6 +44,7 @@ pub mod activation;
 pub mod batch;
 mod batch_memory;
 pub mod clock;
+#[cfg_attr(not(target_os = "linux"), path = "cores/portable.rs")]
 pub mod cores;
 mod damage;
 pub mod decode;
@@ -47,9 +53,11 @@ pub mod epoll;
 pub mod frame_filter;
 pub mod frame_streams;
 pub mod input;
+#[cfg_attr(not(target_os = "linux"), path = "live/portable.rs")]
 pub mod live;
 pub mod mapped;
 pub mod merge;
+#[cfg_attr(not(target_os = "linux"), path = "netns/portable.rs")]
 pub mod netns;
 pub mod output;
 pub mod privileges;
@@ -65,5 +73,5 @@ pub mod tcp;
 mod testing;
 pub mod timer;
 pub mod udp;
-#[cfg(feature = "xdp")]
+#[cfg(all(feature = "xdp", target_os = "linux"))]
 pub mod xdp;

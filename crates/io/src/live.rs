@@ -11,12 +11,13 @@
 //! | `ring` | one socket's ring of blocks, shared with the kernel |
 //! | `block` | frames of a block, copied as packet blocks |
 //! | `socket` | options of sockets, and interfaces |
-//! | `options` | options of a capture, and their filter programs |
+//! | `options`, `program` | options of a capture; their filter programs |
 //! | `interfaces` | opening interfaces, and binding to them again |
 //! | `clock_watch` | steps of the time of day |
 //! | `queues` | frames by AF_XDP in addition to the rings, by feature `xdp` |
-//! | `counts` | frames received, dropped, lost |
+//! | `counts`, `interface_counts` | frames received, dropped, lost |
 //! | `send` | sends frames at full speed, for measurements |
+//! | `portable` | the same API on other systems, where opening fails |
 //!
 //! The kernel stamps frames in nanoseconds of the time of day, spreads flows over the rings of an
 //! interface (both directions of a flow use one ring), and drops and counts frames that no ring has
@@ -54,8 +55,10 @@ mod block;
 mod clock_watch;
 mod counts;
 mod error;
+mod interface_counts;
 mod interfaces;
 mod options;
+mod program;
 #[cfg_attr(not(feature = "xdp"), path = "live/no_queues.rs")]
 mod queues;
 mod ring;
@@ -73,8 +76,9 @@ use larder_wire::capture::write;
 
 use block::Shape;
 use clock_watch::{ClockWatch, read_clock};
-pub use counts::{InterfaceCounts, LiveCounts};
+pub use counts::LiveCounts;
 pub use error::LiveError;
+pub use interface_counts::InterfaceCounts;
 pub use options::LiveOptions;
 use queues::Queue;
 use ring::{Frames, Ring};

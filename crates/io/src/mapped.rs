@@ -36,6 +36,11 @@ use std::ptr::{self, NonNull};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
+#[cfg(target_os = "linux")]
+use libc::__errno_location as errno_location;
+#[cfg(not(target_os = "linux"))]
+use libc::__error as errno_location;
+
 /// Most files mapped at once.
 pub const MAPPINGS_MAX: usize = 1024;
 
@@ -265,7 +270,7 @@ fn map_zeros(address: usize) -> bool {
     // begin and end at page edges), and the faulting thread borrows it, so it is not being
     // unmapped. `errno` is put back: the interrupted code may be about to read it.
     unsafe {
-        let errno = libc::__errno_location();
+        let errno = errno_location();
         let saved = *errno;
         let mapped = libc::mmap(
             page_of(address) as *mut libc::c_void,

@@ -3,13 +3,13 @@
 //! The module reads [`STOCK_BYTES`] at a time from the kernel's generator, since a system call a
 //! number would slow a miss. It wipes used numbers from the stock.
 //!
-//! Cost: one `getrandom` every 128 IDs. It blocks only before the kernel's generator is first
+//! Cost: one system call every 128 IDs. It blocks only before the kernel's generator is first
 //! ready.
 
-use std::io;
+#[cfg_attr(any(feature = "portable", not(target_os = "linux")), path = "random/portable.rs")]
+mod system;
 
-use rustix::io::retry_on_intr;
-use rustix::rand::{GetRandomFlags, getrandom};
+use std::io;
 
 /// Bytes of one request. Up to 256 the kernel gives all of them and is never interrupted.
 pub const STOCK_BYTES: usize = 256;
@@ -17,7 +17,7 @@ pub const STOCK_BYTES: usize = 256;
 /// Fills `bytes` from the kernel's generator.
 pub fn fill(mut bytes: &mut [u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        let filled = retry_on_intr(|| getrandom(&mut *bytes, GetRandomFlags::empty()))?;
+        let filled = system::random(bytes)?;
         bytes = &mut bytes[filled..];
     }
     Ok(())

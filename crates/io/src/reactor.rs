@@ -13,9 +13,8 @@
 //!
 //! | file | duty |
 //! |---|---|
-//! | `epoll` | reports readiness; each read and write is a system call |
-//! | `uring` | one call submits operations and returns completions |
-//! | `receive_buffers` | memory that the kernel receives into |
+//! | `epoll` | reports readiness, on other systems than Linux by poll; each read and write is a system call |
+//! | `uring` | one call submits operations and returns completions, into memory of `uring::receive_buffers` |
 //! | `batch` | the events of a wait |
 //! | `send_buffers` | buffers for responses |
 //!
@@ -42,10 +41,10 @@
 
 mod batch;
 mod epoll;
-mod receive_buffers;
 mod send_buffers;
 #[cfg(test)]
 mod tests;
+#[cfg_attr(any(feature = "portable", not(target_os = "linux")), path = "reactor/no_uring.rs")]
 mod uring;
 
 use std::fmt;
@@ -73,7 +72,7 @@ pub enum Choice {
     Auto,
     /// io_uring, or an error that states why it is not available.
     Uring,
-    /// epoll.
+    /// epoll, or what the system has in its place.
     Epoll,
 }
 
@@ -82,7 +81,7 @@ pub enum Choice {
 pub enum Backend {
     /// io_uring: operations and their results are in memory shared with the kernel.
     Uring,
-    /// epoll: the kernel reports ready sockets, and each read and write is a system call.
+    /// epoll, or poll: the kernel reports ready sockets, and each read and write is a system call.
     Epoll,
 }
 
@@ -90,7 +89,7 @@ impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Backend::Uring => "io_uring",
-            Backend::Epoll => "epoll",
+            Backend::Epoll => crate::epoll::NAME,
         })
     }
 }

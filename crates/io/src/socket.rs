@@ -5,10 +5,15 @@
 //! an address is decoded without unsafe code. The fields of `sockaddr_in` lie where `sockaddr_in6`
 //! has its first ones; that is checked when this file is compiled.
 
+#[cfg_attr(any(feature = "portable", not(target_os = "linux")), path = "socket/portable.rs")]
+mod system;
+
 use std::io;
 use std::mem::{offset_of, size_of, size_of_val};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+pub(crate) use system::accept;
 
 use libc::{c_int, sockaddr_in, sockaddr_in6, socklen_t};
 
@@ -71,13 +76,10 @@ const FAMILY_V6: libc::sa_family_t = libc::AF_INET6 as libc::sa_family_t;
 
 impl RawAddress {
     /// Room for an address; of no family.
-    pub(crate) const EMPTY: RawAddress = RawAddress(sockaddr_in6 {
-        sin6_family: 0,
-        sin6_port: 0,
-        sin6_flowinfo: 0,
-        sin6_addr: libc::in6_addr { s6_addr: [0; 16] },
-        sin6_scope_id: 0,
-    });
+    pub(crate) const EMPTY: RawAddress = {
+        // SAFETY: all zeros is a valid `sockaddr_in6`: integers only.
+        RawAddress(unsafe { std::mem::zeroed() })
+    };
 
     /// Bytes of the room.
     pub(crate) const BYTES: socklen_t = size_of::<RawAddress>() as socklen_t;
@@ -137,9 +139,7 @@ pub(crate) unsafe fn owned(returned: c_int) -> io::Result<OwnedFd> {
 /// a server binds one socket a family, and sees no address in two forms.
 pub(crate) fn open(address: &SocketAddr, kind: c_int) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: takes integers only; what it makes is ours.
-    let socket = unsafe { owned(libc::socket(family, kind, 0)) }?;
+    let socket = system::socket(family, kind)?;
     if address.is_ipv6() {
         set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &1)?;
     }
@@ -150,8 +150,9 @@ pub(crate) fn open(address: &SocketAddr, kind: c_int) -> io::Result<OwnedFd> {
 pub(crate) trait OptionValue {}
 impl OptionValue for c_int {}
 impl OptionValue for libc::linger {}
+#[cfg(target_os = "linux")]
 impl OptionValue for libc::sock_fprog {}
-#[cfg(feature = "xdp")]
+#[cfg(all(feature = "xdp", target_os = "linux"))]
 impl OptionValue for libc::xdp_umem_reg {}
 
 /// Sets an option.
@@ -216,8 +217,8 @@ pub(crate) fn connect(socket: &impl AsFd, peer: &SocketAddr) -> io::Result<()> {
 /// non-blocking.
 pub(crate) fn expect_kind(socket: &impl AsFd, kind: c_int, what: &str) -> io::Result<()> {
     let is = get_int(socket, libc::SOL_SOCKET, libc::SO_TYPE)?;
-    let domain = get_int(socket, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
-    if is == kind && (domain == libc::AF_INET || domain == libc::AF_INET6) {
+    let family = system::family(socket)?;
+    if is == kind && (family == libc::AF_INET || family == libc::AF_INET6) {
         return Ok(());
     }
     Err(io::Error::new(

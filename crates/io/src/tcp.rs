@@ -5,6 +5,8 @@
 //! Nothing blocks: every socket is non-blocking from the start. The caller limits connections,
 //! since only it knows their cost.
 
+#[cfg_attr(any(feature = "portable", not(target_os = "linux")), path = "tcp/portable.rs")]
+mod system;
 mod transfer;
 
 use std::io;
@@ -12,14 +14,13 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use crate::socket::{
-    RawAddress, bind, check, connect as connect_socket, expect_kind, get_int, open, owned,
-    set_option,
+    self, bind, check, connect as connect_socket, expect_kind, get_int, open, set_option,
 };
 
 pub use crate::socket::Sharing;
+pub use system::send_file;
 pub use transfer::{
-    peer, read_into, reset_on_close, send_file, set_nodelay, shutdown_write, take_error, write,
-    write_gathered,
+    peer, read_into, reset_on_close, set_nodelay, shutdown_write, take_error, write, write_gathered,
 };
 
 /// Connections that ended before they were accepted, passed over in one call.
@@ -33,10 +34,12 @@ pub struct ListenOptions {
     /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
     pub backlog: u32,
     /// A connection is reported when its first bytes have arrived, or after about this many
-    /// seconds. Spares a wake-up in protocols in which the client speaks first. 0: at once.
+    /// seconds. Spares a wake-up in protocols in which the client speaks first. 0: at once, as
+    /// always on systems other than Linux.
     pub defer_accept_s: u32,
     /// Clients with a cookie may send bytes with their first packet (RFC 7413); at most this many
-    /// wait. Such bytes may arrive twice: only for requests that may be repeated. 0: never.
+    /// wait. Such bytes may arrive twice: only for requests that may be repeated. 0: never, as
+    /// always on systems other than Linux.
     pub fast_open: u32,
 }
 
@@ -55,13 +58,7 @@ pub fn listen(address: SocketAddr, options: &ListenOptions) -> io::Result<TcpLis
     set_option(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1)?;
     options.sharing.before_bind(&socket)?;
     set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1)?;
-    if options.defer_accept_s > 0 {
-        let seconds = int(options.defer_accept_s);
-        set_option(&socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds)?;
-    }
-    if options.fast_open > 0 {
-        set_option(&socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, &int(options.fast_open))?;
-    }
+    system::before_listen(&socket, int(options.defer_accept_s), int(options.fast_open))?;
     bind(&socket, &address)?;
     // SAFETY: takes integers only, one of which is a socket that is open.
     check(unsafe { libc::listen(socket.as_raw_fd(), int(options.backlog)) })?;
@@ -96,22 +93,9 @@ pub fn accept(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAdd
 
 /// Like [`accept`], for a listener with another owner.
 pub(crate) fn accept_from(listener: &impl AsFd) -> io::Result<Option<(TcpStream, SocketAddr)>> {
-    let fd = listener.as_fd().as_raw_fd();
     for _ in 0..ABORTED_MAX {
-        let mut peer = RawAddress::EMPTY;
-        let mut length = RawAddress::BYTES;
-        // SAFETY: the kernel writes at most `length` bytes to `peer`, which has that many; the
-        // descriptor that it makes is ours.
-        let accepted = unsafe {
-            owned(libc::accept4(
-                fd,
-                (&raw mut peer).cast(),
-                &raw mut length,
-                libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
-            ))
-        };
-        match accepted {
-            Ok(fd) => {
+        match socket::accept(listener) {
+            Ok((fd, peer)) => {
                 let stream = TcpStream::from(fd);
                 // Always decodable; the system call is for listeners of other families.
                 let peer = match peer.decode() {
@@ -144,7 +128,8 @@ pub struct ConnectOptions {
     /// The source address; `None`: the kernel chooses.
     pub local: Option<SocketAddr>,
     /// The first packet carries the first written bytes if the server gave us a cookie before (RFC
-    /// 7413). Then [`connect`] only stores the address, and the write connects.
+    /// 7413). Then [`connect`] only stores the address, and the write connects. Ignored on systems
+    /// other than Linux.
     pub fast_open: bool,
 }
 
@@ -154,12 +139,8 @@ pub struct ConnectOptions {
 pub fn connect(peer: SocketAddr, options: &ConnectOptions) -> io::Result<TcpStream> {
     let socket = open(&peer, libc::SOCK_STREAM)?;
     set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1)?;
-    if options.fast_open {
-        set_option(&socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, &1)?;
-    }
+    system::before_connect(&socket, options)?;
     if let Some(local) = &options.local {
-        // The port is chosen when the peer is known: the same one may serve towards many peers.
-        set_option(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &1)?;
         bind(&socket, local)?;
     }
     match connect_socket(&socket, &peer) {
@@ -304,6 +285,7 @@ mod tests {
 
     /// With deferred accepting a silent client is not reported; its first byte is.
     #[test]
+    #[cfg_attr(any(feature = "portable", not(target_os = "linux")), ignore = "needs Linux")]
     fn silent_clients_wait() {
         let options = ListenOptions { defer_accept_s: 30, ..Default::default() };
         let listener = listen("127.0.0.1:0".parse().unwrap(), &options).unwrap();

@@ -7,6 +7,9 @@
 //! | [`RecvBatch`] | many messages received by one system call |
 //! | [`SendBatch`] | many messages sent by one system call, also if some of them fail |
 //!
+//! Linux has such calls (`system`); elsewhere each message is a system call (`portable`), and of
+//! sockets that share an address perhaps only one receives.
+//!
 //! All sockets are non-blocking. An IPv6 socket receives no IPv4: a server for both binds two, and
 //! no address appears in two forms.
 //!
@@ -17,13 +20,15 @@
 
 mod batch;
 mod options;
+#[cfg_attr(any(feature = "portable", not(target_os = "linux")), path = "udp/portable.rs")]
+mod system;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::random::Random;
-use crate::socket::{bind, expect_kind, get_int, get_option, open};
+use crate::socket::{bind, expect_kind, get_int, open};
 
 pub use crate::socket::Sharing;
 pub use batch::{MESSAGES_MAX, Message, RecvBatch, SendBatch, Sent};
@@ -65,7 +70,7 @@ impl UdpSocket {
         let socket = open(&address, libc::SOCK_DGRAM)?;
         options.sharing.before_bind(&socket)?;
         let reports_local = address.ip().is_unspecified();
-        options::apply(&socket, address.is_ipv4(), reports_local, options)?;
+        system::apply(&socket, address.is_ipv4(), reports_local, options)?;
         bind(&socket, &address)?;
         options.sharing.after_bind(&socket)?;
         Ok(UdpSocket { socket: socket.into(), reports_local })
@@ -79,7 +84,7 @@ impl UdpSocket {
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
         let reports_local = address.ip().is_unspecified();
-        options::apply(&socket, address.is_ipv4(), reports_local, options)?;
+        system::apply(&socket, address.is_ipv4(), reports_local, options)?;
         Ok(UdpSocket { socket, reports_local })
     }
 
@@ -102,7 +107,7 @@ impl UdpSocket {
         };
         let address = local.unwrap_or(wildcard);
         let socket = open(&peer, libc::SOCK_DGRAM)?;
-        options::apply(&socket, peer.is_ipv4(), false, options)?;
+        system::apply(&socket, peer.is_ipv4(), false, options)?;
         let mut tries = 0;
         loop {
             tries += 1;
@@ -136,14 +141,10 @@ impl UdpSocket {
     /// Messages that the kernel has dropped since the socket was made, because they were not
     /// received fast enough; wraps after 2^32. One system call, for the caller to make when the
     /// number is needed: reported with each message (`SO_RXQ_OVFL`) it would cost on each, and be
-    /// silent just when no message arrives any more.
+    /// silent just when no message arrives any more. Only Linux counts for each socket: elsewhere
+    /// the error is `Unsupported`.
     pub fn drops(&self) -> io::Result<u32> {
-        let mut values = [0; libc::SK_MEMINFO_DROPS as usize + 1];
-        let count = get_option(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut values)?;
-        match values.get(..count).and_then(|values| values.get(libc::SK_MEMINFO_DROPS as usize)) {
-            Some(drops) => Ok(*drops as u32),
-            None => Err(io::ErrorKind::Unsupported.into()),
-        }
+        system::drops(&self.socket)
     }
 
     /// Bytes of receive and send buffer that the kernel grants, as it counts them: twice the
@@ -156,12 +157,12 @@ impl UdpSocket {
     /// Steers each message to the socket of the core that its packet was handled on: for sockets
     /// that share an address, where the i-th that was bound belongs to a thread on `cores[i]`.
     /// Packets handled on other cores are spread by the core's number. Called once, on any of the
-    /// sockets, after all are bound.
+    /// sockets, after all are bound. Needs Linux.
     ///
     /// On an error the kernel continues as before: it spreads by a hash of addresses and ports,
     /// which is correct, and even when clients are many, but moves packets between cores.
     pub fn steer_by_core(&self, cores: &[usize]) -> io::Result<()> {
-        options::steer_by_core(&self.socket, cores).map_err(|error| {
+        system::steer_by_core(&self.socket, cores).map_err(|error| {
             io::Error::new(
                 error.kind(),
                 format!(

@@ -7,6 +7,8 @@ use std::io;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LiveError {
+    /// This system has no AF_PACKET.
+    NeedsLinux,
     /// No interface was named.
     NoInterfaces,
     /// There is no interface of this name.
@@ -61,6 +63,9 @@ pub enum LiveError {
 impl fmt::Display for LiveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            LiveError::NeedsLinux => {
+                f.write_str("live capture needs Linux (AF_PACKET); read a file with -r")
+            }
             LiveError::NoInterfaces => f.write_str("name an interface, or `any`"),
             LiveError::NoSuchInterface { name, there } if there.is_empty() => {
                 write!(f, "{name}: there is no such interface, nor any other")

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::block::{Link, Shape};
 use super::error::LiveError;
-use super::options::{LiveOptions, has_long_frames, nothing, program};
+use super::options::LiveOptions;
+use super::program::{has_long_frames, nothing, program};
 use super::ring::{Frames, Ring};
 use super::{Line, Live, Opened, no_such, queues, socket};
 

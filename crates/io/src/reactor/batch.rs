@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::receive_buffers::Region;
+use super::uring::Region;
 
 /// Something that happened.
 #[derive(Debug)]
@@ -78,6 +78,10 @@ pub(super) enum Item {
 pub(super) enum Memory {
     Owned(Box<[u8]>),
     /// Shared with the kernel.
+    #[cfg_attr(
+        any(feature = "portable", not(target_os = "linux")),
+        expect(dead_code, reason = "only io_uring shares")
+    )]
     Shared(Arc<Region>),
 }
 
@@ -101,7 +105,7 @@ impl Batch {
                 let bytes = match &self.memory {
                     Memory::Owned(memory) => &memory[at..at + len],
                     // SAFETY: the kernel named this buffer, and has it again only after a wait that
-                    // borrows the batch, with which no event is left (invariant 2 of `receive_buffers`).
+                    // borrows the batch, with which no event is left (invariant 2 of `uring::receive_buffers`).
                     Memory::Shared(region) => unsafe { region.bytes(at, len) },
                 };
                 Event::Received { token, bytes }

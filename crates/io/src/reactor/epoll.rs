@@ -1,4 +1,4 @@
-//! The reactor by readiness: epoll reports which sockets are ready, and each read, write and accept
+//! The reactor by readiness: a [`Poller`] reports which sockets are ready, and each read, write and accept
 //! is a system call.
 //!
 //! The kernel may watch for more events (`armed`) than are wanted. Unwanted ones are removed when
@@ -95,8 +95,7 @@ impl Epoll {
         waker: &crate::epoll::Waker,
     ) -> io::Result<(Epoll, Batch)> {
         let poller = Poller::new()?;
-        // Edge-triggered: each call is reported once, and need not be read.
-        poller.add(waker, WAKER, Interest::READ.edge())?;
+        poller.add(waker, WAKER, crate::epoll::Waker::UNREAD)?;
         let memory = vec![0; options.receive_bytes * options.buffers].into_boxed_slice();
         let epoll = Epoll {
             poller,
@@ -178,8 +177,7 @@ impl Epoll {
             send_buffers.give_back(outgoing.bytes);
         }
         self.forget(index_of(&fd));
-        // The kernel removes a closed descriptor from epoll.
-        drop(fd);
+        drop(crate::epoll::Watched::new(fd));
     }
 
     /// The table's line of a descriptor, which has this token.
@@ -277,7 +275,10 @@ impl Epoll {
                 self.events_at += 1;
                 if event.token != WAKER {
                     self.handle(&event, batch, &mut memory_used, send_buffers);
-                } else if waker.take_calls() {
+                    continue;
+                }
+                waker.0.event.reported();
+                if waker.take_calls() {
                     batch.items.push_back(Item::Woken);
                 }
             }

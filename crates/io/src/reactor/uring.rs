@@ -30,6 +30,7 @@
 //! wait, and no other; a request is a receive's and a send's completion. Tried without effect:
 //! submitting sends early, every 8th to 32nd, so that the peer's core has work sooner.
 
+mod receive_buffers;
 mod slots;
 mod state;
 
@@ -45,12 +46,14 @@ use std::time::{Duration, Instant};
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, Probe, opcode, squeue};
 
+use self::receive_buffers::ReceiveBuffers;
 use self::state::{Kind, Phase, State, name};
 use super::batch::{Batch, Memory};
-use super::receive_buffers::ReceiveBuffers;
 use super::send_buffers::SendBuffers;
 use super::{Options, Sending, Waker, index_of, plain};
 use crate::epoll::Interest;
+
+pub(super) use receive_buffers::Region;
 
 /// Most entries of the submission ring; the completion ring has four times as many.
 const ENTRIES_MAX: usize = 4096;

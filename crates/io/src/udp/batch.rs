@@ -24,8 +24,9 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 
-use libc::{c_uint, cmsghdr, in_pktinfo, in6_pktinfo, iovec, mmsghdr, msghdr};
+use libc::{c_uint, cmsghdr, in_pktinfo, in6_pktinfo, iovec, msghdr};
 
+use super::system::{self, mmsghdr};
 use super::{Local, Route, UdpSocket};
 use crate::socket::{RawAddress, check};
 
@@ -100,7 +101,8 @@ unsafe impl Sync for Arena {}
 pub struct Message<'a> {
     /// The message, or its beginning if it is longer than the batch's buffers.
     pub bytes: &'a [u8],
-    /// How long it was.
+    /// How long it was. Of one that is longer than the buffers only Linux states the length; on
+    /// other systems it is one byte more than fits.
     pub length: usize,
     /// Source and destination.
     pub route: Route,
@@ -152,19 +154,9 @@ impl RecvBatch {
             header.msg_flags = 0;
         }
         loop {
-            // MSG_TRUNC returns the true length of a message that is too long.
-            let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
             // SAFETY: by the loop above each header points to memory of this batch, which we borrow
             // alone, of at least the lengths that it states.
-            let count = unsafe {
-                libc::recvmmsg(
-                    socket.as_fd().as_raw_fd(),
-                    headers.as_mut_ptr(),
-                    headers.len() as c_uint,
-                    flags as _,
-                    ptr::null_mut(),
-                )
-            };
+            let count = unsafe { system::receive(socket.as_fd().as_raw_fd(), headers) };
             match check(count) {
                 Ok(count) => {
                     self.received = count as usize;
@@ -208,7 +200,7 @@ impl RecvBatch {
 /// The address and the interface of our end, from the control data.
 ///
 /// # Safety
-/// `header` was filled by `recvmmsg`, with `control` as its room.
+/// `header` was filled by [`system::receive`], with `control` as its room.
 unsafe fn local_of(header: &msghdr, control: &Control) -> Option<Local> {
     let mut header = *header;
     // The pointer of that call may be stale: invariant 1.
@@ -225,7 +217,7 @@ unsafe fn local_of(header: &msghdr, control: &Control) -> Option<Local> {
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) if holds(size_of::<in_pktinfo>()) => {
                     let info = data.cast::<in_pktinfo>().read_unaligned();
                     return Some(Local {
-                        address: Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()).into(),
+                        address: Ipv4Addr::from(system::own_end(&info).s_addr.to_ne_bytes()).into(),
                         interface: info.ipi_ifindex as u32,
                     });
                 }
@@ -342,14 +334,7 @@ impl SendBatch {
             let waiting = &mut headers[waiting];
             // SAFETY: `link` has pointed these headers to memory of this batch, which we borrow
             // alone; their lengths were set by `commit`, inside that memory.
-            let count = unsafe {
-                libc::sendmmsg(
-                    socket.as_fd().as_raw_fd(),
-                    waiting.as_mut_ptr(),
-                    waiting.len() as c_uint,
-                    (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
-                )
-            };
+            let count = unsafe { system::send(socket.as_fd().as_raw_fd(), waiting) };
             check(count).map(|count| count as usize)
         });
         self.first = waiting.start;

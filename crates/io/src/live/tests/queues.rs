@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use super::*;
-use crate::live::options::program;
+use crate::live::program::program;
 
 /// A pair with two queues, for long frames.
 const PAIR_OF_QUEUES: &[&str] = &[

@@ -152,10 +152,13 @@ fn wakers_are_received_once() {
             assert!(matches!(seen[..], [Seen::Woken]), "{seen:?}");
             one.stays_silent();
         }
-        let mut calls = [0; 8];
-        let counter = waker.0.event.as_fd().try_clone_to_owned().unwrap();
-        std::fs::File::from(counter).read_exact(&mut calls).unwrap();
-        assert_eq!(u64::from_ne_bytes(calls), 3);
+        // An eventfd counts the system calls.
+        if crate::epoll::NAME == "epoll" {
+            let mut calls = [0; 8];
+            let counter = waker.0.event.as_fd().try_clone_to_owned().unwrap();
+            std::fs::File::from(counter).read_exact(&mut calls).unwrap();
+            assert_eq!(u64::from_ne_bytes(calls), 3);
+        }
 
         let caller = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(20));
@@ -346,7 +349,8 @@ fn fallbacks_have_reasons() {
     let (epoll, _) =
         Reactor::new(&Options { choice: Choice::Epoll, ..Options::default() }).unwrap();
     assert_eq!((epoll.backend(), epoll.fallback()), (Backend::Epoll, None));
-    assert_eq!([Backend::Uring, Backend::Epoll].map(|by| by.to_string()), ["io_uring", "epoll"]);
+    let names = [Backend::Uring, Backend::Epoll].map(|by| by.to_string());
+    assert_eq!(names, ["io_uring", crate::epoll::NAME]);
 }
 
 /// Without free descriptors a listener fails once, not repeatedly. When there are some, it listens

@@ -8,9 +8,9 @@ use io_uring::types::Fd;
 use io_uring::{cqueue, opcode};
 
 use super::super::batch::{Batch, Item};
-use super::super::receive_buffers::{GROUP, ReceiveBuffers};
 use super::super::send_buffers::SendBuffers;
 use super::super::{Waker, index_of, is_ready};
+use super::receive_buffers::{GROUP, ReceiveBuffers};
 use super::slots::{Listener, Outgoing, is_passing};
 use super::{Queue, raw};
 use crate::epoll::{Event, Interest};

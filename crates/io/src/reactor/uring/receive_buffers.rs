@@ -32,7 +32,7 @@ pub(super) const GROUP: u16 = 0;
 
 /// Pages of zeros, mapped.
 #[derive(Debug)]
-pub(super) struct Region {
+pub(in crate::reactor) struct Region {
     start: NonNull<u8>,
     bytes: usize,
 }
@@ -60,7 +60,7 @@ impl Region {
     ///
     /// # Safety
     /// No code writes to the bytes while they are borrowed.
-    pub(super) unsafe fn bytes(&self, at: usize, len: usize) -> &[u8] {
+    pub(in crate::reactor) unsafe fn bytes(&self, at: usize, len: usize) -> &[u8] {
         assert!(at <= self.bytes && len <= self.bytes - at, "within the region");
         // SAFETY: mapped, by invariant 1, and set from the start; not written, by the contract.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(at), len) }
