@@ -43,7 +43,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_io::epoll::{Event, Interest, Poller};
+use larder_io::epoll::{Event, Interest, Poller, Watched};
 use larder_io::tcp;
 use larder_serve::connection_limit::{ConnectionLimit, Permit};
 
@@ -110,7 +110,7 @@ pub struct ClientTcp {
 
 #[derive(Debug)]
 struct Stream {
-    socket: TcpStream,
+    socket: Watched<TcpStream>,
     peer: SocketAddr,
     /// Counts it among its client's streams.
     _permit: Permit,
@@ -158,7 +158,7 @@ impl Stream {
 
     /// Sends as many bytes as the kernel takes, and returns their number.
     fn send(&mut self) -> io::Result<usize> {
-        let count = self.unsent.send(&self.socket)?;
+        let count = self.unsent.send(&*self.socket)?;
         if self.stalled_bytes > 0 {
             self.stalled_bytes = self.stalled_bytes.saturating_sub(count);
             self.was_moved = self.stalled_bytes == 0;
@@ -230,7 +230,7 @@ impl ClientTcp {
             return;
         }
         let stream = Stream {
-            socket,
+            socket: Watched::new(socket),
             peer,
             _permit: permit,
             frames: Frames::default(),
@@ -290,7 +290,7 @@ impl ClientTcp {
         if let Some(stream) = self.table.get_mut(id) {
             let was_reading = [Interest::READ, Interest::BOTH].contains(&stream.interest);
             if event.readable && was_reading && stream.may_query(&self.limits) {
-                match receive(&stream.socket, &mut room) {
+                match receive(&*stream.socket, &mut room) {
                     Received::Bytes(count) => {
                         self.counters.bytes_in += count as u64;
                         self.hand_out(id, &room[..count], &mut each);
@@ -526,7 +526,7 @@ impl ClientTcp {
             }
             Cause::BadLength | Cause::Drained => {
                 for _ in 0..DISCARDS_MAX {
-                    match receive(&stream.socket, &mut self.read_room) {
+                    match receive(&*stream.socket, &mut self.read_room) {
                         Received::Bytes(count) => self.counters.bytes_in += count as u64,
                         _ => break,
                     }

@@ -42,7 +42,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
-use larder_io::epoll::{Event, Interest, Poller};
+use larder_io::epoll::{Event, Interest, Poller, Watched};
 use larder_io::random::Random;
 use larder_io::tcp;
 
@@ -80,7 +80,7 @@ struct Route {
 
 #[derive(Debug)]
 struct Connection {
-    socket: TcpStream,
+    socket: Watched<TcpStream>,
     route: Route,
     is_connected: bool,
     frames: Frames,
@@ -219,7 +219,9 @@ impl UpstreamTcp {
         let local = route.local.map(|local| SocketAddr::new(local, 0));
         let options = tcp::ConnectOptions { local, fast_open: false };
         let connection = Connection {
-            socket: tcp::connect(route.upstream, &options).map_err(Refused::Machine)?,
+            socket: tcp::connect(route.upstream, &options)
+                .map(Watched::new)
+                .map_err(Refused::Machine)?,
             route,
             is_connected: false,
             frames: Frames::default(),
@@ -332,7 +334,7 @@ impl UpstreamTcp {
         if !event.readable {
             return Ok(());
         }
-        match receive(&connection.socket, room) {
+        match receive(&*connection.socket, room) {
             Received::Bytes(count) => {
                 self.counters.bytes_in += count as u64;
                 self.hand_out(id, &room[..count], now_ms, each)
@@ -440,7 +442,7 @@ impl UpstreamTcp {
             if !connection.is_connected {
                 continue;
             }
-            let sent = connection.unsent.send(&connection.socket);
+            let sent = connection.unsent.send(&*connection.socket);
             let is_stuck = connection.unsent.len() > 0;
             let interest = if is_stuck { Interest::BOTH } else { Interest::READ };
             // Nothing else calls `modify` (invariant 4).

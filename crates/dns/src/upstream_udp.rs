@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use larder_io::epoll::{Interest, Poller};
+use larder_io::epoll::{Interest, Poller, Watched};
 use larder_io::random::Random;
 use larder_io::udp::{Ports, SendBatch, UdpOptions, UdpSocket};
 
@@ -80,7 +80,7 @@ impl Default for QuerySource {
 
 #[derive(Debug)]
 struct Socket {
-    socket: UdpSocket,
+    socket: Watched<UdpSocket>,
     number: u32,
     opened_ms: u64,
     queries: u32,
@@ -178,8 +178,13 @@ impl UpstreamUdp {
                 UdpSocket::connect(self.address, local, origin.ports, random, &origin.options)?;
             *numbers = numbers.wrapping_add(1);
             poller.add(socket.as_std(), self.token | u64::from(*numbers), Interest::READ)?;
-            self.active[at] =
-                Some(Socket { socket, number: *numbers, opened_ms: now_ms, queries: 0, strays: 0 });
+            self.active[at] = Some(Socket {
+                socket: Watched::new(socket),
+                number: *numbers,
+                opened_ms: now_ms,
+                queries: 0,
+                strays: 0,
+            });
         }
         Ok(at)
     }
@@ -208,7 +213,7 @@ impl UpstreamUdp {
     pub fn socket(&self, number: u32) -> Option<&UdpSocket> {
         let active = self.active.iter().flatten();
         let mut all = active.chain(self.aside.iter().map(|(_, socket)| socket));
-        all.find(|socket| socket.number == number).map(|socket| &socket.socket)
+        all.find(|socket| socket.number == number).map(|socket| &*socket.socket)
     }
 
     /// A message that was sent or received by a socket.

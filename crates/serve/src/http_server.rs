@@ -282,7 +282,7 @@ impl<B> HttpServer<B> {
         }
     }
 
-    /// Closes a client. The poller removes a closed socket by itself.
+    /// Closes a client, and ends watching its socket.
     fn close(&mut self, slot: usize) {
         self.clients[slot] = None;
         self.trim();

@@ -14,7 +14,6 @@
 use std::env;
 use std::ffi::OsStr;
 use std::io;
-use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
@@ -47,7 +46,7 @@ impl Notifier {
     /// receives no [`Notifier::alive`] for `watchdog_us` microseconds.
     pub fn new(address: &OsStr, watchdog_us: Option<u64>) -> io::Result<Notifier> {
         let manager = match address.as_bytes() {
-            [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+            [b'@', name @ ..] => without_file(name)?,
             [b'/', ..] => SocketAddr::from_pathname(address)?,
             _ => {
                 let text = "NOTIFY_SOCKET is neither a path nor a name after @; unset it, or update the manager";
@@ -98,6 +97,19 @@ impl Notifier {
     }
 }
 
+/// The address of a name without a file.
+#[cfg(target_os = "linux")]
+fn without_file(name: &[u8]) -> io::Result<SocketAddr> {
+    <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(name)
+}
+
+/// Only Linux has names without a file.
+#[cfg(not(target_os = "linux"))]
+fn without_file(_: &[u8]) -> io::Result<SocketAddr> {
+    let text = "NOTIFY_SOCKET is a name after @, which needs Linux; unset it";
+    Err(io::Error::new(io::ErrorKind::Unsupported, text))
+}
+
 /// A text's first line: a second one would be another assignment.
 fn line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
@@ -106,6 +118,7 @@ fn line(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::linux::net::SocketAddrExt;
     use std::process::Command;
 
     fn received(manager: &UnixDatagram) -> String {

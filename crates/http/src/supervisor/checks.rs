@@ -17,7 +17,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use larder_io::epoll::{Interest, Poller};
+use larder_io::epoll::{Interest, Poller, Watched};
 use larder_io::tcp::{self, ConnectOptions};
 use larder_serve::log::Log;
 use larder_serve::nonblocking::retry;
@@ -68,7 +68,7 @@ struct Check {
 /// A check under way.
 #[derive(Debug)]
 struct Probe {
-    socket: TcpStream,
+    socket: Watched<TcpStream>,
     is_connected: bool,
     sent: usize,
     head: Vec<u8>,
@@ -145,6 +145,7 @@ impl Checks {
             check.due_ms = now_ms + CHECK_MS;
             let token = self.first_token + at as u64;
             let begun = tcp::connect(check.origin.address, &ConnectOptions::default())
+                .map(Watched::new)
                 .and_then(|socket| poller.add(&socket, token, Interest::WRITE).map(|()| socket));
             match begun {
                 Ok(socket) => {
@@ -210,7 +211,7 @@ impl Probe {
             self.is_connected = true;
         }
         while self.sent < request.len() {
-            match retry(|| (&self.socket).write(&request[self.sent..]))? {
+            match retry(|| (&*self.socket).write(&request[self.sent..]))? {
                 None => return Ok(None),
                 Some(bytes) => self.sent += bytes,
             }
@@ -221,7 +222,7 @@ impl Probe {
         loop {
             let start = self.head.len();
             self.head.resize(start + READ_BYTES, 0);
-            let read = retry(|| (&self.socket).read(&mut self.head[start..]));
+            let read = retry(|| (&*self.socket).read(&mut self.head[start..]));
             self.head.truncate(start + read.as_ref().map_or(0, |bytes| bytes.unwrap_or(0)));
             match read? {
                 None => return Ok(None),

@@ -18,9 +18,12 @@ pub use options::LiveOptions;
 /// The name of all interfaces.
 pub const ANY: &str = "any";
 
-/// There is none.
+/// There is none. (It is private that there cannot be one, so callers need not be told.)
 #[derive(Debug)]
-pub enum Live {}
+pub struct Live(Never);
+
+#[derive(Debug)]
+enum Never {}
 
 /// Counts of a live capture.
 #[derive(Debug, Default)]
@@ -60,47 +63,47 @@ impl Live {
 
     /// The beginning of the capture.
     pub fn header(&self) -> Vec<u8> {
-        match *self {}
+        match self.0 {}
     }
 
     /// The counters, which change during the capture.
     pub fn counts(&self) -> Arc<LiveCounts> {
-        match *self {}
+        match self.0 {}
     }
 
     /// Requested options that are not available, as messages.
     pub fn notes(&self) -> &[String] {
-        match *self {}
+        match self.0 {}
     }
 
     /// Has changes of interfaces reported.
     pub fn report_to(&mut self, _: impl FnMut(&'static str, &str) + Send + 'static) {
-        match *self {}
+        match self.0 {}
     }
 
     /// Why the capture ended by itself.
     pub fn failure(&self) -> Option<&str> {
-        match *self {}
+        match self.0 {}
     }
 
     pub(crate) fn name(&self) -> String {
-        match *self {}
+        match self.0 {}
     }
 
     pub(crate) fn clock_step_ns(&mut self) -> i64 {
-        match *self {}
+        match self.0 {}
     }
 
     pub(crate) fn silent_at_ns(&mut self) -> Option<i64> {
-        match *self {}
+        match self.0 {}
     }
 
     pub(crate) fn keep_house(&mut self) {
-        match *self {}
+        match self.0 {}
     }
 
     pub(crate) fn gives_up(&mut self, _: &AtomicBool) -> bool {
-        match *self {}
+        match self.0 {}
     }
 
     pub(crate) fn fill(
@@ -110,6 +113,6 @@ impl Live {
         _: &AtomicBool,
         _: Duration,
     ) -> Filled {
-        match *self {}
+        match self.0 {}
     }
 }

@@ -72,11 +72,11 @@ impl Lease {
     ///
     /// Reusing the memory then needs a punch and new pages: for 2 MiB 0.3 to 0.6 ms and 1.6 to 2.1
     /// ms, where filling present pages takes 0.1 ms. So use this for bodies that are stored and
-    /// sent often, and send those in transit by copy.
+    /// sent often, and send those in transit by copy. On systems other than Linux it is a copy.
     ///
     /// # Panics
     /// If `skip` is more than its length.
-    #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+    #[cfg(all(unix, not(miri), not(loom)))]
     pub fn send(&self, socket: &impl std::os::fd::AsFd, skip: usize) -> std::io::Result<usize> {
         assert!(skip <= self.len, "{skip} of {} bytes are skipped", self.len);
         let (offset, len) = self.file_range();

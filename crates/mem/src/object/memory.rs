@@ -304,6 +304,30 @@ impl Memory {
         }
     }
 
+    /// Sends a copy of the `len` bytes at `offset` to a socket; returns how many it took.
+    #[cfg(all(unix, not(any(target_os = "linux", miri, loom))))]
+    pub fn send(
+        &self,
+        socket: std::os::fd::BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+    ) -> io::Result<usize> {
+        use std::os::fd::AsRawFd;
+        let (to, from) = (socket.as_raw_fd(), self.at(offset, len));
+        loop {
+            // SAFETY: the descriptor is open while it is borrowed; the kernel reads `len` bytes within the mapping
+            // (`at` asserts that), which are published and do not change (O3).
+            let sent = unsafe { libc::send(to, from.cast(), len, libc::MSG_DONTWAIT) };
+            match usize::try_from(sent) {
+                Ok(sent) => return Ok(sent),
+                Err(_) => match io::Error::last_os_error() {
+                    error if error.kind() == io::ErrorKind::Interrupted => {}
+                    error => return Err(error),
+                },
+            }
+        }
+    }
+
     /// The address of `len` bytes at `offset`.
     pub fn at(&self, offset: u64, len: usize) -> *mut u8 {
         assert!(

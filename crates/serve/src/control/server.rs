@@ -24,7 +24,7 @@ use super::job::{Next, Running};
 use super::socket::{SocketFile, listen};
 use super::{Answer, Service, closing_line};
 use crate::nonblocking::retry;
-use larder_io::epoll::{Event, Interest, Poller, Waker};
+use larder_io::epoll::{Event, Interest, Poller, Waker, Watched};
 
 /// Bytes of one read.
 const READ_BYTES: usize = 16 << 10;
@@ -93,7 +93,7 @@ enum Turn {
 
 #[derive(Debug)]
 struct Client {
-    socket: UnixStream,
+    socket: Watched<UnixStream>,
     interest: Interest,
     /// The poller had this interest before it returned the events that are being handled.
     is_settled: bool,
@@ -272,7 +272,7 @@ impl Control {
 impl Client {
     fn new(socket: UnixStream, now_ms: u64) -> Client {
         Client {
-            socket,
+            socket: Watched::new(socket),
             interest: Interest::READ,
             is_settled: true,
             input: Vec::new(),
@@ -444,7 +444,7 @@ impl Client {
         let start = self.input.len();
         let room = READ_BYTES.min(limits.line_bytes_max - start);
         self.input.resize(start + room, 0);
-        let read = retry(|| (&self.socket).read(&mut self.input[start..]));
+        let read = retry(|| (&*self.socket).read(&mut self.input[start..]));
         self.input.truncate(start + read.as_ref().map_or(0, |count| count.unwrap_or(0)));
         match read? {
             None => return Ok(false),
@@ -459,7 +459,7 @@ impl Client {
     fn send(&mut self, now_ms: u64) -> io::Result<bool> {
         let mut moved = false;
         while self.unsent() > 0 {
-            match retry(|| (&self.socket).write(&self.output[self.sent..]))? {
+            match retry(|| (&*self.socket).write(&self.output[self.sent..]))? {
                 None => break,
                 Some(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Some(count) => self.sent += count,

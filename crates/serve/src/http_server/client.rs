@@ -4,7 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use larder_io::epoll::Interest;
+use larder_io::epoll::{Interest, Watched};
 use larder_io::tcp as transfer;
 
 use super::request::{self, FIELDS_MAX, Read, Wishes};
@@ -25,7 +25,7 @@ pub enum Step {
 /// See the module.
 #[derive(Debug)]
 pub struct Client<B> {
-    pub socket: OwnedFd,
+    pub socket: Watched<OwnedFd>,
     /// The address of this machine to which it connected; `None`: over a Unix socket.
     local: Option<IpAddr>,
     /// The events that the poller watches for.
@@ -62,7 +62,7 @@ impl<B> Client<B> {
     /// A client without a request yet.
     pub fn new(socket: OwnedFd, local: Option<IpAddr>, deadline_ms: u64) -> Client<B> {
         Client {
-            socket,
+            socket: Watched::new(socket),
             local,
             interest: Interest::READ,
             deadline_ms,
