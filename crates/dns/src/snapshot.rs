@@ -35,6 +35,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder::{Cache, Error, Loaded, SaveError, Seconds};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use crate::ctl::{Answer, Fields};
 
@@ -210,14 +212,20 @@ pub fn clear_leftovers(path: &Path) -> io::Result<usize> {
     let mut removed = 0;
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        let is_dead = |pid: u32| !Path::new(&format!("/proc/{pid}")).exists();
         let pid = path.file_name().and_then(|file| owner_of(file, &entry.file_name()));
-        if pid.is_some_and(is_dead) {
+        if pid.is_some_and(|pid| !is_running(pid)) {
             fs::remove_file(entry.path())?;
             removed += 1;
         }
     }
     Ok(removed)
+}
+
+/// Whether a process has this ID.
+fn is_running(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    // Another user's process refuses.
+    pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
 /// The process ID in `name` if it is a temporary file of `file`: `<file>.<process>.<number>.new`.

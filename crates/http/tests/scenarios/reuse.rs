@@ -36,6 +36,8 @@ fn closed_while_idle() {
         let mut origin = world.receive("GET /a");
         origin.answers("200 OK", &[UNKEPT], "text");
         client.response();
+        // Counts are published later than the response is sent.
+        world.until_counts("it is open", |it| it.origins_open == 1);
         drop(origin);
         world.until_counts("it is closed here too", |it| it.origins_open == 0);
         client.request("POST", "/b", &["Content-Length: 0"]);
