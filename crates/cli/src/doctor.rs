@@ -27,6 +27,9 @@ use larder_settings::terminal::print;
 
 use crate::settings::{Annotate, Doctor, Http, dns};
 
+/// Whether what only Linux shows can be checked.
+const IS_LINUX: bool = cfg!(target_os = "linux");
+
 /// What a check found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {

@@ -22,19 +22,11 @@ use std::net::SocketAddr;
 
 use larder_serve::log::Log;
 
-#[cfg(feature = "xdp")]
+#[cfg_attr(not(all(feature = "xdp", target_os = "linux")), path = "xdp/absent.rs")]
 mod queue;
-#[cfg(feature = "xdp")]
-use self::queue::open_interface;
-#[cfg(feature = "xdp")]
-pub use self::queue::{Incoming, Outgoing};
 
-#[cfg(not(feature = "xdp"))]
-mod absent;
-#[cfg(not(feature = "xdp"))]
-use self::absent::open_interface;
-#[cfg(not(feature = "xdp"))]
-pub use self::absent::{Incoming, Outgoing};
+use self::queue::open_interface;
+pub use self::queue::{Incoming, Outgoing};
 
 /// Settings of AF_XDP.
 #[derive(Debug, Clone, Default)]

@@ -21,6 +21,8 @@ const OWN: u64 = 64;
 const OF_LOOP: u64 = 16;
 /// Open files of a connection over TLS: its socket, and the socket pair to an event loop.
 const ENCRYPTED: u64 = 3;
+/// The most that macOS takes where it has no hard limit (`OPEN_MAX`); it refuses to have no soft one.
+const WITHOUT_LIMIT: u64 = 10_240;
 /// Connections to origins that are always possible.
 const ORIGINS_MIN: u64 = 16;
 
@@ -36,9 +38,10 @@ pub struct Division {
 /// Raises the limit as far as this process may, and returns the new one; `None`: there is none.
 pub fn raise() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let may_be = |current| setrlimit(Resource::Nofile, Rlimit { current, maximum }).is_ok();
+    let wanted = [maximum, Some(WITHOUT_LIMIT).max(current)];
     // If the kernel refuses, the limit stays as it is.
-    let is_raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
-    if is_raised { maximum } else { current }
+    wanted.into_iter().find(|wanted| may_be(*wanted)).unwrap_or(current)
 }
 
 /// Divides open files among clients and origins. Origins get their configured maximum, but at most

@@ -36,19 +36,19 @@ impl Clock {
 }
 
 /// Whether something keeps the system's time of day right: the kernel's own word (`STA_UNSYNC`, adjtimex(2)).
-/// False also where the kernel does not tell.
+/// False also where the kernel does not tell, and `None` on systems other than Linux, which are not asked.
 #[cfg(target_os = "linux")]
-pub fn is_synchronized() -> bool {
+pub fn is_synchronized() -> Option<bool> {
     // SAFETY: all zeros is a valid `timex`, which asks for nothing to be changed; the kernel fills it.
     let state = unsafe {
         let mut about: libc::timex = std::mem::zeroed();
         libc::adjtimex(&raw mut about)
     };
-    (0..libc::TIME_ERROR).contains(&state)
+    Some((0..libc::TIME_ERROR).contains(&state))
 }
 
-/// Whether something keeps the system's time of day right: false, as this system is not asked.
+/// Whether something keeps the system's time of day right: this system is not asked.
 #[cfg(not(target_os = "linux"))]
-pub fn is_synchronized() -> bool {
-    false
+pub fn is_synchronized() -> Option<bool> {
+    None
 }

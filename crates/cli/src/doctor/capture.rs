@@ -7,7 +7,7 @@ use larder_io::disk;
 use larder_io::live::{Live, LiveOptions};
 use larder_settings::amounts::size;
 
-use super::Finding;
+use super::{Finding, IS_LINUX};
 use crate::settings::Annotate;
 
 /// Memory that the settings ask for: names, flows, rings, packets on their way to the disk.
@@ -29,7 +29,7 @@ pub fn checks(settings: &Annotate, dir: Option<&Path>, store: Option<u64>) -> Ve
             all.iter().filter(|it| it.is_up && it.name != "lo").map(|it| it.name.clone()).collect()
         }
     };
-    if wanted.is_empty() {
+    if wanted.is_empty() && IS_LINUX {
         findings.push(Finding::failed(
             "interfaces",
             "none is up but lo; name one with -i, or bring one up: ip link set IFACE up",
@@ -72,7 +72,7 @@ fn interfaces() -> Vec<Interface> {
 
 fn of_interface(name: &str, all: &[Interface], settings: &Annotate) -> Finding {
     let about = format!("interface {name}");
-    if name != "any" {
+    if name != "any" && IS_LINUX {
         let Some(found) = all.iter().find(|it| it.name == name) else {
             let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
             let text = format!("there is none; name one of {}", names.join(", "));

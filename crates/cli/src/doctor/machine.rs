@@ -12,8 +12,16 @@ use super::Finding;
 /// The oldest kernel that larder is used with: rings of variable blocks, io_uring with all that it needs.
 const KERNEL_MIN: (u32, u32) = (5, 10);
 
-/// The kernel's version, and what it permits.
+/// The kernel's version, and what it permits; or that it is another system, and what that means.
 pub fn kernel() -> Vec<Finding> {
+    if !super::IS_LINUX {
+        let text = format!(
+            "{}, for which larder is compiled and not tested; live capture needs Linux, and what else needs it to \
+             be checked is left out: interfaces, memory, open files, buffers, the time service",
+            std::env::consts::OS
+        );
+        return vec![Finding::limited("system", text)];
+    }
     let release = read("/proc/sys/kernel/osrelease");
     let mut findings = vec![of_release(release.as_deref().unwrap_or_default())];
     // 0: everybody; 1: a group; 2: nobody. Kernels before 6.6 have no such switch.
@@ -52,7 +60,7 @@ pub fn clock() -> Finding {
     of_time(since.as_secs(), is_synchronized())
 }
 
-fn of_time(unix_s: u64, is_synchronized: bool) -> Finding {
+fn of_time(unix_s: u64, is_synchronized: Option<bool>) -> Finding {
     let time = i64::try_from(unix_s.saturating_mul(1_000_000_000)).unwrap_or(i64::MAX);
     let day = Civil::from_ns(time).rfc3339();
     let day = String::from_utf8_lossy(&day[..10]).into_owned();
@@ -65,13 +73,14 @@ fn of_time(unix_s: u64, is_synchronized: bool) -> Finding {
             ),
         );
     }
-    if !is_synchronized {
-        return Finding::limited(
+    match is_synchronized {
+        Some(true) => Finding::fine("clock", format!("{day}, kept right by a time service")),
+        Some(false) => Finding::limited(
             "clock",
             "the kernel says that nothing keeps it right; start a time service, such as systemd-timesyncd or chrony",
-        );
+        ),
+        None => Finding::fine("clock", day),
     }
-    Finding::fine("clock", format!("{day}, kept right by a time service"))
 }
 
 /// Whether memory of this size is there: free, and permitted to this control group.
@@ -145,11 +154,11 @@ mod tests {
     /// A clock that was never set, one that nobody keeps right, and a good one.
     #[test]
     fn clocks() {
-        assert_eq!(of_time(0, true).verdict, Verdict::Failed);
-        assert!(of_time(0, true).text.contains("1970-01-01"));
-        assert_eq!(of_time(4_000_000_000, false).verdict, Verdict::Limited);
-        assert_eq!(of_time(4_000_000_000, true).verdict, Verdict::Fine);
-        assert_eq!(of_time(u64::MAX, true).verdict, Verdict::Fine);
+        assert_eq!(of_time(0, Some(true)).verdict, Verdict::Failed);
+        assert!(of_time(0, Some(true)).text.contains("1970-01-01"));
+        assert_eq!(of_time(4_000_000_000, Some(false)).verdict, Verdict::Limited);
+        assert_eq!(of_time(4_000_000_000, Some(true)).verdict, Verdict::Fine);
+        assert_eq!(of_time(u64::MAX, None).verdict, Verdict::Fine);
     }
 
     /// A budget that fits, one that the machine has not, and one that the control group does not permit.

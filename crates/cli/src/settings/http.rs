@@ -71,7 +71,8 @@ settings! {
             .value("WAY")
             .help("Choose the kernel interface for sockets")
             .more("auto uses io_uring if the kernel offers and permits it. The first line of the \
-                log has the choice and its reason."),
+                log has the choice and its reason. Systems other than Linux have neither: larder \
+                uses poll there."),
         pub listen_tls: List = TLS.list().many().default("none")
             .value("ADDR[:PORT]")
             .help("Listen for TLS on these addresses (default port 443)")

@@ -20,7 +20,7 @@ pub(super) fn open_interface(
     _bound: &[SocketAddr],
     _log: &Log,
 ) -> Result<Interface, String> {
-    Err(format!("{name}: this larder was built without the feature 'xdp'"))
+    Err(format!("{name}: this larder was built without the feature 'xdp', which needs Linux"))
 }
 
 impl Incoming {
