@@ -45,6 +45,11 @@ def compile_program():
     return compiled("build", place="release")
 
 
+def compile_lab():
+    """The release build of the simulator and the benchmarks."""
+    return compiled("build", place="release", package="larder-lab", program="larder-lab")
+
+
 def compile_static():
     """The release build that needs no library: musl's, as zig brings it.
 
@@ -54,14 +59,14 @@ def compile_static():
     return compiled("zigbuild", "--target", target, place=f"{target}/release")
 
 
-def compiled(*command, place):
-    """The program, without the paths of this machine."""
+def compiled(*command, place, package="larder-cli", program="larder"):
+    """A program, without the paths of this machine."""
     cargo = os.environ.get("CARGO_HOME", str(pathlib.Path.home() / ".cargo"))
     flags = [f"--remap-path-prefix={ROOT}=larder", f"--remap-path-prefix={cargo}=cargo"]
     target = ROOT / "target" / "packaging"
     environment = dict(os.environ, CARGO_ENCODED_RUSTFLAGS="\x1f".join(flags), CARGO_TARGET_DIR=str(target))
-    run("cargo", *command, "--release", "--locked", "-p", "larder-cli", cwd=ROOT, env=environment)
-    return target / place / "larder"
+    run("cargo", *command, "--release", "--locked", "-p", package, cwd=ROOT, env=environment)
+    return target / place / program
 
 
 def needs_libraries(program):
@@ -99,19 +104,28 @@ class Tree:
             if place.is_dir():
                 place.chmod(0o755)
 
+    def program(self):
+        return self.files["usr/bin/larder"][0]
+
     def bytes(self):
         return sum(len(data) for data, _ in self.files.values())
+
+
+def stripped(binary):
+    """The program without its symbols."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = pathlib.Path(folder) / binary.name
+        shutil.copy(binary, copy)
+        run("strip", "--strip-all", str(copy))
+        return copy.read_bytes()
 
 
 def tree_of(binary, prefix):
     """Everything below `prefix`, and what is below /etc."""
     tree = Tree()
+    tree.add(f"{prefix}/bin/larder", stripped(binary), 0o755)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        stripped = folder / "larder"
-        shutil.copy(binary, stripped)
-        run("strip", "--strip-all", str(stripped))
-        tree.add(f"{prefix}/bin/larder", stripped.read_bytes(), 0o755)
         program = str(binary)
         (folder / "man").mkdir()
         run(program, "man", "-o", str(folder / "man"), stderr=subprocess.DEVNULL)
@@ -140,10 +154,10 @@ def tree_of(binary, prefix):
     return tree
 
 
-def glibc(tree):
-    """The oldest glibc that has what the program uses."""
+def glibc(program):
+    """The oldest glibc that has what the program with these bytes uses."""
     with tempfile.NamedTemporaryFile() as file:
-        file.write(tree.files["usr/bin/larder"][0])
+        file.write(program)
         file.flush()
         text = said("objdump", "-T", file.name)
     found = {tuple(map(int, number.split("."))) for number in re.findall(r"GLIBC_([0-9.]+)", text)}
@@ -161,3 +175,5 @@ class Job:
     # The files of the package, with the program for glibc, and with the one that needs no library.
     tree: Tree | None = None
     static: Tree | None = None
+    # The simulator and the benchmarks.
+    lab: bytes | None = None

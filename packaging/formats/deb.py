@@ -70,7 +70,7 @@ def make(job):
             f"Architecture: {architecture}",
             f"Maintainer: {MAINTAINER}",
             f"Installed-Size: {-(-tree.bytes() // 1024)}",
-            f"Depends: libc6 (>= {glibc(tree)}), libgcc-s1",
+            f"Depends: libc6 (>= {glibc(tree.program())}), libgcc-s1",
             "Section: net",
             "Priority: optional",
             f"Description: {SUMMARY}",

@@ -24,7 +24,7 @@ def make(job):
             f"Summary: {SUMMARY}",
             f"License: {LICENCE}",
             "AutoReqProv: no",
-            f"Requires: glibc >= {glibc(job.tree)}",
+            f"Requires: glibc >= {glibc(job.tree.program())}",
             "%description",
             *DESCRIPTION,
             "%install",

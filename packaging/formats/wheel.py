@@ -1,9 +1,11 @@
-"""Wheels for pip: the program as a script, one wheel for glibc and one for the program that needs no library.
+"""Wheels for pip: the program as a script, one wheel for glibc and one for the program that needs no library; and
+`larder-lab` in a wheel of its own, which `larder-net[lab]` asks for.
 
 The name on an index of Python packages is `larder-net`: `larder` belongs to another project there.
 """
 
 import base64
+import dataclasses
 import datetime
 import hashlib
 import zipfile
@@ -11,41 +13,68 @@ import zipfile
 from .archive import LICENCES
 from .common import LICENCE, ROOT, SUMMARY, Tree, glibc, version
 
-NAME = f"larder_net-{version()}"
 # The musl that the tag names: pip asks for at least this one. The program itself brings its own.
 MUSL = "1_2"
 
 
+@dataclasses.dataclass
+class Project:
+    """A name on an index of Python packages, and the program that it installs."""
+
+    name: str
+    program: str
+    summary: str
+    # Further fields of the metadata.
+    fields: list[str]
+
+    def stem(self):
+        """As names of files and folders have it."""
+        return f"{self.name.replace('-', '_')}-{version()}"
+
+
+NET = Project(
+    "larder-net",
+    "larder",
+    SUMMARY,
+    ["Provides-Extra: lab", f"Requires-Dist: larder-net-lab=={version()}; extra == 'lab'"],
+)
+LAB = Project("larder-net-lab", "larder-lab", "What a cache is worth: simulator, model and benchmarks of larder", [])
+
+
 def make(job):
-    oldest = glibc(job.tree).replace(".", "_")
-    made = [make_wheel(job, job.tree, f"manylinux_{oldest}_{job.machine}")]
+    made = [make_wheel(job, NET, job.tree.program())]
     if job.static:
-        made.append(make_wheel(job, job.static, f"musllinux_{MUSL}_{job.machine}"))
+        made.append(make_wheel(job, NET, job.static.program(), f"musllinux_{MUSL}"))
     return made
 
 
-def add_files(wheel, tree):
+def make_lab(job):
+    return [make_wheel(job, LAB, job.lab)]
+
+
+def add_files(wheel, project, program):
     """What a wheel installs: today the program, in the folder of scripts."""
-    data, _ = tree.files["usr/bin/larder"]
-    wheel.add(f"{NAME}.data/scripts/larder", data, 0o755)
+    wheel.add(f"{project.stem()}.data/scripts/{project.program}", program, 0o755)
 
 
-def make_wheel(job, tree, platform):
-    tag = f"py3-none-{platform}"
-    about = f"{NAME}.dist-info"
+def make_wheel(job, project, program, platform=None):
+    """`platform`: the library that the program needs; without one, the oldest glibc that has what it uses."""
+    platform = platform or f"manylinux_{glibc(program).replace('.', '_')}"
+    tag = f"py3-none-{platform}_{job.machine}"
+    about = f"{project.stem()}.dist-info"
     wheel = Tree()
-    add_files(wheel, tree)
+    add_files(wheel, project, program)
     # By the specification, what is about the wheel stands at the end of the archive.
     late = Tree()
     for licence in LICENCES:
         late.add(f"{about}/{licence}", (ROOT / licence).read_bytes())
-    late.add(f"{about}/METADATA", metadata().encode())
+    late.add(f"{about}/METADATA", metadata(project).encode())
     lines = ["Wheel-Version: 1.0", "Generator: larder", "Root-Is-Purelib: false", f"Tag: {tag}"]
     late.add(f"{about}/WHEEL", "".join(f"{line}\n" for line in lines).encode())
     files = [*sorted(wheel.files.items()), *sorted(late.files.items())]
     record = "".join(f"{path},sha256={digest(data)},{len(data)}\n" for path, (data, _) in files)
     files.append((f"{about}/RECORD", (f"{record}{about}/RECORD,,\n".encode(), 0o644)))
-    path = job.out / f"{NAME}-{tag}.whl"
+    path = job.out / f"{project.stem()}-{tag}.whl"
     moment = datetime.datetime.fromtimestamp(job.time, datetime.timezone.utc).timetuple()[:6]
     with zipfile.ZipFile(path, "w") as archive:
         for name, (data, mode) in files:
@@ -57,16 +86,17 @@ def make_wheel(job, tree, platform):
     return path
 
 
-def metadata():
+def metadata(project):
     fields = [
         "Metadata-Version: 2.1",
-        "Name: larder-net",
+        f"Name: {project.name}",
         f"Version: {version()}",
-        f"Summary: {SUMMARY}",
+        f"Summary: {project.summary}",
         f"License: {LICENCE}",
         *(f"License-File: {licence}" for licence in LICENCES),
         "Classifier: Operating System :: POSIX :: Linux",
         "Requires-Python: >=3.8",
+        *project.fields,
         "Description-Content-Type: text/markdown",
     ]
     return "\n".join(fields) + "\n\n" + (ROOT / "README.md").read_text()
