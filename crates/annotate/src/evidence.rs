@@ -204,6 +204,7 @@ struct Learned {
 #[derive(Default)]
 struct Weighed {
     places: Vec<usize>,
+    keys: Vec<Keys>,
     /// Their names, for the observer.
     names: Vec<Name>,
     known: Vec<Known>,
@@ -235,7 +236,7 @@ impl Evidence {
     /// Fetches the memory that statements need which are learned soon.
     pub(crate) fn prefetch(&self, statements: &[Statement]) {
         if let Some(Learned { usage, .. }) = &self.learned {
-            statements.iter().for_each(|statement| usage.prefetch(&statement.keys));
+            usage.prefetch(statements.iter().map(|statement| &statement.keys));
         }
     }
 
@@ -348,8 +349,9 @@ impl Evidence {
         candidates: &[Name],
         origins: &[Origin],
     ) -> Option<Choice> {
-        let Weighed { places, names, known, features } = &mut self.weighed;
+        let Weighed { places, keys, names, known, features } = &mut self.weighed;
         places.clear();
+        keys.clear();
         names.clear();
         known.clear();
         let Learned { usage, .. } = self.learned.as_ref()?;
@@ -363,13 +365,17 @@ impl Evidence {
             // A doubtful name is no rival of one without doubt.
             let is_choosable = origin.source.is_lookup() || origin.source == NameSource::Learned;
             if is_choosable && doubts(origin.flags) == doubts(naming.flags) {
-                names.extend(self.observer.is_some().then(|| name.clone()));
-                let keys = parties.keys(&self.hashes, name);
-                let own = subject.own.filter(|own| own.stated == name);
-                let stated = usage.get(&keys, own.map(|own| own.flow));
                 places.push(place);
-                known.push(Known { lookup_ns: Some(origin.time_ns), stated });
+                keys.push(parties.keys(&self.hashes, name));
             }
+        }
+        usage.prefetch(keys.iter());
+        for (place, keys) in places.iter().zip(keys) {
+            let (name, origin) = (&candidates[*place], &origins[*place]);
+            names.extend(self.observer.is_some().then(|| name.clone()));
+            let own = subject.own.filter(|own| own.stated == name);
+            let stated = usage.get(keys, own.map(|own| own.flow));
+            known.push(Known { lookup_ns: Some(origin.time_ns), stated });
         }
         // Where no flow stated any of them, such as at a port of another service, the order by lookups stays.
         let is_stated = |known: &Known| known.stated.by_client > 0 || known.stated.by_others > 0;

@@ -18,7 +18,7 @@
 //!
 //! Cost: a statement reads and writes one set of each table, a candidate of a choice reads one of each.
 
-use larder::prefetch_lines;
+use larder::{prefetch_lines, prefetch_slice};
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
@@ -28,6 +28,7 @@ use super::hashes::Hashes;
 pub(crate) const LAST_MAX: usize = 4;
 /// Entries of a set.
 const WAYS: usize = 4;
+const _: () = assert!(WAYS.is_power_of_two());
 
 /// A name as a client, or the clients of a server, may have stated it: hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,10 +103,16 @@ impl Usage {
         Usage { clients: Sets::new(budget_bytes), servers: Sets::new(budget_bytes) }
     }
 
-    /// Fetches the memory that [`Usage::add`] of `keys` will need.
-    pub fn prefetch(&self, keys: &Keys) {
-        self.clients.prefetch(keys.by_client);
-        self.servers.prefetch(keys.by_server);
+    /// Fetches the memory of keys that are needed soon.
+    pub fn prefetch<'a>(&self, keys: impl Iterator<Item = &'a Keys> + Clone) {
+        for Keys { by_client, by_server, .. } in keys.clone() {
+            self.clients.prefetch_keys(*by_client);
+            self.servers.prefetch_keys(*by_server);
+        }
+        for Keys { by_client, by_server, .. } in keys {
+            self.clients.prefetch_value(*by_client);
+            self.servers.prefetch_value(*by_server);
+        }
     }
 
     /// The flow `own` stated a name.
@@ -132,45 +139,72 @@ impl Usage {
     }
 }
 
-/// A table of sets, see the module. The key 0 marks a free entry, so a name with this hash is not remembered well.
-/// The keys of a set are next to each other, so that a search reads one line of memory.
+/// A table of sets, see the module. Keys are apart from values: most candidates of a choice were stated by nobody, and
+/// only their keys are read. Those of a set are in order, the newest first; the lowest bits of each say which value is
+/// its, so that values stay where they are. The key 0 marks a free entry, so a name with this hash is not remembered
+/// well.
 struct Sets<T> {
-    sets: Vec<([u64; WAYS], [T; WAYS])>,
+    keys: Vec<[u64; WAYS]>,
+    values: Vec<[T; WAYS]>,
 }
 
 impl<T: Copy + Default> Sets<T> {
-    const SET_BYTES: usize = size_of::<([u64; WAYS], [T; WAYS])>();
+    /// The bits of a key that say which value is its.
+    const PLACE: u64 = WAYS as u64 - 1;
 
     fn new(budget_bytes: usize) -> Sets<T> {
-        let sets = (budget_bytes / Self::SET_BYTES).max(1);
-        Sets { sets: vec![([0; WAYS], [T::default(); WAYS]); 1 << sets.ilog2()] }
+        let set_bytes = size_of::<[u64; WAYS]>() + size_of::<[T; WAYS]>();
+        let sets = 1 << (budget_bytes / set_bytes).max(1).ilog2();
+        Sets { keys: vec![[0; WAYS]; sets], values: vec![[T::default(); WAYS]; sets] }
     }
 
-    fn at(&self, key: u64) -> usize {
-        // The low bits; the number of sets is a power of two.
-        key as usize & (self.sets.len() - 1)
+    /// The set of a key. The number of sets is a power of two.
+    fn set(&self, key: u64) -> usize {
+        (key >> WAYS.ilog2()) as usize & (self.keys.len() - 1)
     }
 
-    fn prefetch(&self, key: u64) {
-        prefetch_lines(&self.sets, self.at(key), Self::SET_BYTES.div_ceil(64));
+    /// Where the value of a key is in its set.
+    fn place(&self, set: usize, key: u64) -> Option<usize> {
+        let found = self.keys[set].iter().find(|known| (*known ^ key) & !Self::PLACE == 0);
+        found.map(|known| (known & Self::PLACE) as usize)
+    }
+
+    /// The place that a new key of a set takes.
+    fn next_place(&self, set: usize) -> usize {
+        let keys = &self.keys[set];
+        match keys[WAYS - 1] {
+            0 => keys.iter().filter(|key| **key != 0).count(),
+            oldest => (oldest & Self::PLACE) as usize,
+        }
+    }
+
+    fn prefetch_keys(&self, key: u64) {
+        prefetch_slice(&self.keys, self.set(key));
+    }
+
+    /// To be called when the keys are at hand.
+    fn prefetch_value(&self, key: u64) {
+        let set = self.set(key);
+        let place = self.place(set, key).unwrap_or_else(|| self.next_place(set));
+        prefetch_lines(&self.values[set], place, size_of::<T>().div_ceil(64));
     }
 
     fn get(&self, key: u64) -> Option<T> {
-        let (keys, values) = &self.sets[self.at(key)];
-        keys.iter().position(|known| *known == key).map(|place| values[place])
+        let set = self.set(key);
+        self.place(set, key).map(|place| self.values[set][place])
     }
 
     /// The value of a key. A new one displaces the oldest of its set.
     fn entry(&mut self, key: u64) -> &mut T {
-        let at = self.at(key);
-        let (keys, values) = &mut self.sets[at];
-        let place = keys.iter().position(|known| *known == key).unwrap_or_else(|| {
-            keys.rotate_right(1);
-            values.rotate_right(1);
-            (keys[0], values[0]) = (key, T::default());
-            0
+        let set = self.set(key);
+        let place = self.place(set, key).unwrap_or_else(|| {
+            let place = self.next_place(set);
+            self.keys[set].rotate_right(1);
+            self.keys[set][0] = key & !Self::PLACE | place as u64;
+            self.values[set][place] = T::default();
+            place
         });
-        &mut values[place]
+        &mut self.values[set][place]
     }
 }
 
