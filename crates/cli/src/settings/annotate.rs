@@ -243,7 +243,7 @@ settings! {
         pub cores: usize = LIMIT.cores().default("all")
             .help("Set the number of worker threads")
             .why("The output is the same for any number."),
-        pub names_budget: u64 = LIMIT.bytes(1 << 20, 1 << 40).default("256MiB")
+        pub names_budget: u64 = LIMIT.bytes(1 << 20, 16 << 30).default("256MiB")
             .help("Limit the memory for names")
             .more("When it is full, larder evicts the least-used names. Their flows have the reason evicted."),
         pub flows_max: usize = LIMIT.count(1_000, 1_000_000_000).default("1000000")
