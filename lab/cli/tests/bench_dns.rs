@@ -77,7 +77,8 @@ fn names_are_found_from_the_root() {
 fn names_are_validated_from_the_root() {
     let test = "names_are_validated_from_the_root";
     if let Some(upstream) = queries_from_the_root(test, "--measured-ms 300 --dnssec") {
-        assert!((2.0..8.0).contains(&upstream), "{upstream}");
+        // A fast machine asks for names of known domains most of the time, which takes one question.
+        assert!((1.0..8.0).contains(&upstream), "{upstream}");
     }
 }
 
