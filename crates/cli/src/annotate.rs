@@ -493,19 +493,6 @@ mod tests {
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
     }
 
-    /// More than the engine takes is refused with the limit, where the engine would ask for "more room".
-    #[test]
-    fn a_budget_of_names_fits_the_engine() {
-        let of = |budget: &str| {
-            let file = format!("[annotate]\nnames_budget = '{budget}'\n");
-            let invocation = PROGRAM.parse(["larder", "annotate"]).expect("no flags");
-            invocation.settings_with(&file).map(drop).map_err(|failure| failure.message)
-        };
-        assert_eq!(of("16GiB"), Ok(()));
-        let refused = of("17GiB").unwrap_err();
-        assert!(refused.contains("1MiB to 16GiB"), "{refused}");
-    }
-
     /// Every flag arrives in the field it is meant for. The captures are there: words after the first that are no files would
     /// be a filter.
     #[test]

@@ -295,3 +295,21 @@ settings! {
         pub log_format: &'static str = servers::LOG_FORMAT,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::settings::PROGRAM;
+
+    /// More than the engine takes is refused with the limit, where the engine would ask for "more room".
+    #[test]
+    fn a_budget_of_names_fits_the_engine() {
+        let of = |budget: &str| {
+            let file = format!("[annotate]\nnames_budget = '{budget}'\n");
+            let invocation = PROGRAM.parse(["larder", "annotate"]).expect("no flags");
+            invocation.settings_with(&file).map(drop).map_err(|failure| failure.message)
+        };
+        assert_eq!(of("16GiB"), Ok(()));
+        let refused = of("17GiB").unwrap_err();
+        assert!(refused.contains("1MiB to 16GiB"), "{refused}");
+    }
+}
