@@ -38,10 +38,10 @@ pub struct Division {
 /// Raises the limit as far as this process may, and returns the new one; `None`: there is none.
 pub fn raise() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let may_be = |current| setrlimit(Resource::Nofile, Rlimit { current, maximum }).is_ok();
+    let is_set = |current| setrlimit(Resource::Nofile, Rlimit { current, maximum }).is_ok();
     let wanted = [maximum, Some(WITHOUT_LIMIT).max(current)];
     // If the kernel refuses, the limit stays as it is.
-    wanted.into_iter().find(|wanted| may_be(*wanted)).unwrap_or(current)
+    wanted.into_iter().find(|wanted| is_set(*wanted)).unwrap_or(current)
 }
 
 /// Divides open files among clients and origins. Origins get their configured maximum, but at most

@@ -161,7 +161,8 @@ impl Aliases {
         }
         self.with_alias.add(name);
         let client = self.hashes.of_addr(b'a', scope, client, 0);
-        self.of_clients.change(key(client, name), |statements| statements.add(flow, stated));
+        self.of_clients
+            .change(Hashes::joined(client, name), |statements| statements.add(flow, stated));
         let was_meant = self.meant_itself.has(name);
         self.of_names.change(name, |meanings| {
             if meanings.0.is_empty() && was_meant {
@@ -186,14 +187,9 @@ impl Aliases {
             return None;
         }
         let client = self.hashes.of_addr(b'a', scope, client, 0);
-        let statements = self.of_clients.get(key(client, name));
+        let statements = self.of_clients.get(Hashes::joined(client, name));
         let last = statements.and_then(|statements| statements.last(own.map(|own| own.flow)));
         let meant = last.or_else(|| self.of_names.get(name)?.most_stated(own))?;
         (meant != looked_up).then(|| meant.clone())
     }
-}
-
-/// The key of a client and a looked-up name. Both hashes are well mixed; rotated, each gives its best bits.
-fn key(client: u64, name: u64) -> u64 {
-    client.rotate_left(32) ^ name
 }

@@ -19,6 +19,11 @@ impl Hashes {
         self.0.hash_one(name.as_bytes())
     }
 
+    /// The hash of two things by their hashes, which are well mixed: rotated, each gives its best bits.
+    pub fn joined(one: u64, other: u64) -> u64 {
+        one.rotate_left(32) ^ other
+    }
+
     /// The hash of an address and a port, other for each `kind`.
     pub fn of_addr(&self, kind: u8, scope: Scope, addr: Addr, port: u16) -> u64 {
         let mut bytes = [0; 1 + 8 + 2 + 16];

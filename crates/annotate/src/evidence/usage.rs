@@ -55,12 +55,12 @@ impl Parties {
         }
     }
 
-    /// The keys of `name`. All hashes are seeded and well mixed; rotated, each gives its best bits.
+    /// The keys of `name`.
     pub fn keys(&self, hashes: &Hashes, name: &Name) -> Keys {
         let name = hashes.of_name(name);
         Keys {
-            by_client: self.client.rotate_left(32) ^ name,
-            by_server: self.server.rotate_left(32) ^ name,
+            by_client: Hashes::joined(self.client, name),
+            by_server: Hashes::joined(self.server, name),
             client: 1 << (self.client % 64),
         }
     }

@@ -23,7 +23,7 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// A ring with places for so many writes; `None` where the kernel refuses.
+    /// A ring for this many writes, or `None` if the kernel does not permit io_uring.
     pub fn new(entries: u32) -> Option<Ring> {
         IoUring::new(entries).ok().map(Ring)
     }

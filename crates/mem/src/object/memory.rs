@@ -210,17 +210,12 @@ mod shared {
             let offset = libc::off_t::try_from(offset).map_err(too_large)?;
             let bytes = libc::off_t::try_from(bytes).map_err(too_large)?;
             let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-            loop {
+            super::again_if_interrupted(|| {
                 // SAFETY: a system call on our own file; `Memory::punch` has the contract for
                 // memory that may be in use.
-                if unsafe { libc::fallocate(self.file.as_raw_fd(), mode, offset, bytes) } == 0 {
-                    return Ok(());
-                }
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
+                unsafe { libc::fallocate(self.file.as_raw_fd(), mode, offset, bytes) as isize }
+            })?;
+            Ok(())
         }
     }
 
@@ -246,6 +241,20 @@ pub(crate) struct Memory {
     bytes: u64,
     #[cfg(loom)]
     shadows: Box<[crate::sync::RaceCell<()>]>,
+}
+
+/// Repeats a system call that a signal interrupted; its result is negative if it failed.
+#[cfg(all(unix, not(miri), not(loom)))]
+fn again_if_interrupted(mut call: impl FnMut() -> isize) -> io::Result<usize> {
+    loop {
+        match usize::try_from(call()) {
+            Ok(count) => return Ok(count),
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
+    }
 }
 
 // SAFETY: under loom the shadows are not `Sync`; loom itself checks each access to them.
@@ -290,18 +299,11 @@ impl Memory {
         let too_far = |_| io::Error::from(io::ErrorKind::InvalidInput);
         let mut offset = libc::off64_t::try_from(offset).map_err(too_far)?;
         let (to, from) = (socket.as_raw_fd(), self.mapping.file.as_raw_fd());
-        loop {
+        again_if_interrupted(|| {
             // SAFETY: both descriptors are open while they are borrowed; the kernel reads and writes `offset`, and only
             // reads the file.
-            let sent = unsafe { libc::sendfile64(to, from, &raw mut offset, len) };
-            match usize::try_from(sent) {
-                Ok(sent) => return Ok(sent),
-                Err(_) => match io::Error::last_os_error() {
-                    error if error.kind() == io::ErrorKind::Interrupted => {}
-                    error => return Err(error),
-                },
-            }
-        }
+            unsafe { libc::sendfile64(to, from, &raw mut offset, len) }
+        })
     }
 
     /// Sends a copy of the `len` bytes at `offset` to a socket; returns how many it took.
@@ -314,18 +316,11 @@ impl Memory {
     ) -> io::Result<usize> {
         use std::os::fd::AsRawFd;
         let (to, from) = (socket.as_raw_fd(), self.at(offset, len));
-        loop {
+        again_if_interrupted(|| {
             // SAFETY: the descriptor is open while it is borrowed; the kernel reads `len` bytes within the mapping
             // (`at` asserts that), which are published and do not change (O3).
-            let sent = unsafe { libc::send(to, from.cast(), len, libc::MSG_DONTWAIT) };
-            match usize::try_from(sent) {
-                Ok(sent) => return Ok(sent),
-                Err(_) => match io::Error::last_os_error() {
-                    error if error.kind() == io::ErrorKind::Interrupted => {}
-                    error => return Err(error),
-                },
-            }
-        }
+            unsafe { libc::send(to, from.cast(), len, libc::MSG_DONTWAIT) }
+        })
     }
 
     /// The address of `len` bytes at `offset`.
