@@ -80,6 +80,13 @@ def zipped(data):
     return packed.getvalue()
 
 
+# The configuration that packages have. Every setting with its help is in the examples of their documentation.
+CONFIGURATION = """# Settings of larder annotate, larder dns and larder http, in a table for each: [annotate], [dns], [http].
+# /usr/share/doc/larder/examples/larder.toml has all of them with their help, and so has larder init;
+# larder show-config shows those in force, and larder doctor whether a program would run with them.
+"""
+
+
 class Tree:
     """The files of a package, by their paths from the root: bytes and mode."""
 
@@ -138,9 +145,9 @@ def tree_of(binary, prefix):
         }
         for shell, place in places.items():
             tree.add(f"{prefix}/share/{place}", run(program, "completions", shell, stdout=subprocess.PIPE).stdout)
-        written = b""
+        every = b""
         for name in ["annotate", "dns", "http"]:
-            written += run(program, "init", name, "-o", "-", stdout=subprocess.PIPE).stdout + b"\n"
+            every += run(program, "init", name, "-o", "-", stdout=subprocess.PIPE).stdout + b"\n"
     for unit in UNITS:
         text = (HERE / unit).read_text().replace("/usr/local/bin/larder", "/usr/bin/larder")
         tree.add(f"{prefix}/lib/systemd/system/{unit}", text.encode())
@@ -150,7 +157,9 @@ def tree_of(binary, prefix):
     mit = (ROOT / "LICENSE-MIT").read_text()
     also = "On Debian the text of the Apache License is /usr/share/common-licenses/Apache-2.0."
     tree.add(f"{prefix}/share/doc/larder/copyright", f"License: {LICENCE}\n\n{mit}\n{also}\n".encode())
-    tree.add("etc/larder/larder.toml", written)
+    tree.add(f"{prefix}/share/doc/larder/examples/larder.toml", every)
+    # Short: where the packager's text changes, an upgrade asks whoever changed the file what to do.
+    tree.add("etc/larder/larder.toml", CONFIGURATION.encode())
     return tree
 
 

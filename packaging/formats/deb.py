@@ -27,8 +27,8 @@ fi
 set -e
 if [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ]; then
     systemctl daemon-reload || true
-    # Units that were running before an upgrade go on with the new program.
-    if [ -n "$2" ]; then
+    # Units that were running before an upgrade go on with the new program; an upgrade that was refused changes none.
+    if [ "$1" = configure ] && [ -n "$2" ]; then
         systemctl try-restart larder-dns.service larder-http.service 'larder-annotate@*.service' || true
     fi
 fi
@@ -47,6 +47,12 @@ if [ "$1" = purge ]; then
         rm -rf "$DPKG_ROOT/var/$state" "$DPKG_ROOT/var/${{state%%/*}}/private/${{state#*/}}"
     done
     rmdir "$DPKG_ROOT/etc/larder" 2>/dev/null || true
+    # What systemctl enable made: another installation must not start them.
+    for wanted in "$DPKG_ROOT"/etc/systemd/system/*.wants; do
+        rm -f "$wanted/larder-dns.service" "$wanted/larder-dns.socket" "$wanted/larder-http.service"
+        rm -f "$wanted"/larder-annotate@*.service
+        rmdir "$wanted" 2>/dev/null || true
+    done
 fi
 if [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ]; then
     systemctl daemon-reload || true

@@ -64,6 +64,14 @@ pub fn dns(resolved: Resolved, again: Again) -> Outcome {
     Ok(if served.was_hurried { exit::INTERRUPTED } else { exit::DONE })
 }
 
+/// Whether these settings go together, and the files of the policy can be read. Nothing is started.
+pub fn check(settings: &Dns) -> Result<(), Failure> {
+    let resolvers = addresses(&settings.shadow.shadow, PORT)?;
+    let options = options(settings, &resolvers)?;
+    let policy = larder_dns::policy::load(&options.policy, 0, &[0; 16]);
+    policy.map(drop).map_err(|error| Failure::usage(error.to_string()))
+}
+
 /// Reads the settings again, and lists the changes. Those of the policy and the log are applied.
 fn source(start: Resolved, policy_at_start: PolicyOptions, again: Again, log: Log) -> Source {
     let reloading = Arc::new(Reloading::new(start, again));

@@ -21,7 +21,7 @@ mod serving;
 
 use std::fmt::Write as _;
 
-use larder_settings::exit::{self, Outcome};
+use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::program::Invocation;
 use larder_settings::terminal::print;
 
@@ -80,6 +80,7 @@ pub fn doctor(invocation: &Invocation) -> Outcome {
         let settings: dns::Dns = invocation.settings_of(&dns::DNS)?.read();
         findings.extend(machine::memory("dns", settings.serving.cache));
         findings.extend(serving::dns(&settings)?);
+        findings.push(of_settings("dns", own.program, crate::dns::check(&settings)));
     }
     if is_wanted("http") {
         let settings: Http = invocation.settings_of(&crate::settings::HTTP)?.read();
@@ -89,10 +90,21 @@ pub fn doctor(invocation: &Invocation) -> Outcome {
             settings.clients_max + settings.origin_connections,
         ));
         findings.extend(serving::http(&settings)?);
+        findings.push(of_settings("http", own.program, crate::http::check(&settings)));
     }
     print(&text(&findings))?;
     let worst = findings.iter().map(|finding| finding.verdict).max();
     Ok(if worst == Some(Verdict::Failed) { exit::DAMAGED } else { exit::DONE })
+}
+
+/// Whether the program would take its settings. Where no program is named, this one may not be wanted.
+fn of_settings(program: &str, named: Option<&str>, checked: Result<(), Failure>) -> Finding {
+    let about = format!("{program} settings");
+    match checked {
+        Ok(()) => Finding::fine(&about, "go together"),
+        Err(Failure { message, .. }) if named.is_some() => Finding::failed(&about, message),
+        Err(Failure { message, .. }) => Finding::limited(&about, message),
+    }
 }
 
 /// Lines for people, and a last one that counts.

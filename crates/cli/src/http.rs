@@ -45,6 +45,11 @@ pub fn http(resolved: Resolved, again: Again) -> Outcome {
     Ok(if served.was_hurried { exit::INTERRUPTED } else { exit::DONE })
 }
 
+/// Whether these settings go together. Nothing is started.
+pub fn check(settings: &Http) -> Result<(), Failure> {
+    options(settings).map(drop)
+}
+
 /// Reads the settings again, and lists the changes.
 fn source(start: Resolved, origins: Vec<OriginAddress>, again: Again, log: Log) -> Source {
     // The authorities to trust are read at the start.

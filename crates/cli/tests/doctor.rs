@@ -11,6 +11,9 @@ use larder_testkit::network::{Network, must};
 use larder_testkit::process::Run;
 use larder_testkit::skip::{has, skip};
 
+/// What `larder http` does not run without.
+const ORIGIN: &str = "[http]\norigin = \"http://127.0.0.1:9\"\n";
+
 /// Runs it, and returns its status and its lines.
 fn doctor(command: &mut Command, line: &str) -> (Option<i32>, Vec<String>) {
     let run = Run::of(command.args(line.split_whitespace()));
@@ -60,6 +63,17 @@ fn ports_and_files() {
     }
     scratch.write("larder.toml", "[http]\nlisten = \"127.0.0.1:0\"\n");
     let (code, lines) = doctor(&mut scratch.larder(), "doctor http");
+    assert_eq!(code, Some(1), "{lines:#?}");
+    says(&lines, "FAIL", "http settings", "add one");
+    scratch.write("larder.toml", "[dns]\nlisten = \"127.0.0.1:0\"\nblocklist = \"none/list\"\n");
+    let (code, lines) = doctor(&mut scratch.larder(), "doctor dns");
+    assert_eq!(code, Some(1), "{lines:#?}");
+    says(&lines, "FAIL", "dns settings", "none/list");
+    // Whoever asks for all may not want this one.
+    let (_, lines) = doctor(&mut scratch.larder(), "doctor");
+    says(&lines, "warn", "dns settings", "none/list");
+    scratch.write("larder.toml", format!("{ORIGIN}listen = \"127.0.0.1:0\"\n"));
+    let (code, lines) = doctor(&mut scratch.larder(), "doctor http");
     assert_eq!(code, Some(0), "{lines:#?}");
     assert!(lines.last().is_some_and(|line| line.contains(" 0 failed")), "{lines:#?}");
 }
@@ -82,6 +96,7 @@ fn budgets() {
     says(&lines, "FAIL", "directory file/place", "name another");
     let (_, lines) = doctor(&mut scratch.larder(), "doctor annotate -i lo --dir .");
     assert!(about(&lines, "directory .").starts_with("ok"), "{lines:#?}");
+    scratch.write("larder.toml", ORIGIN);
     let mut few = scratch.command("prlimit");
     few.args(["--nofile=64:64", env!("CARGO_BIN_EXE_larder")]);
     let (code, lines) = doctor(&mut few, "doctor http --listen 127.0.0.1:0");
@@ -162,6 +177,7 @@ fn io_uring_switched_off() {
     }
     let scratch = Scratch::new();
     scratch.write("disabled", "2\n");
+    scratch.write("larder.toml", ORIGIN);
     let mounted = "mount --bind disabled /proc/sys/kernel/io_uring_disabled && \
         exec \"$0\" doctor http --listen 127.0.0.1:0";
     let mut command = scratch.command("unshare");

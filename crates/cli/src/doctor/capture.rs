@@ -118,7 +118,12 @@ fn of_directory(dir: &Path, store: Option<u64>) -> Finding {
     if let Err(error) = tempfile_in(&at) {
         return Finding::failed(
             &about,
-            format!("this user cannot write there ({error}); chown it, or run larder as its owner"),
+            match error.kind() {
+                std::io::ErrorKind::PermissionDenied => format!(
+                    "this user cannot write there ({error}); chown it, or run larder as its owner"
+                ),
+                _ => format!("nothing can be written there ({error}); make room, or name another"),
+            },
         );
     }
     let free = match disk::space(&at) {

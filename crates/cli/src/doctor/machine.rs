@@ -86,8 +86,18 @@ fn of_time(unix_s: u64, is_synchronized: Option<bool>) -> Finding {
 /// Whether memory of this size is there: free, and permitted to this control group.
 pub fn memory(program: &str, wanted_bytes: u64) -> Option<Finding> {
     let free = read("/proc/meminfo").and_then(|text| available_bytes(&text))?;
-    let limit = read("/sys/fs/cgroup/memory.max").and_then(|text| text.parse::<u64>().ok());
+    let limit = control_groups(&read("/proc/self/cgroup").unwrap_or_default())
+        .filter_map(|group| read(&format!("/sys/fs/cgroup{group}/memory.max"))?.parse().ok())
+        .min();
     Some(of_memory(program, wanted_bytes, free, limit))
+}
+
+/// The control group of a process (version 2) by the text of its `cgroup` file, and those above it: each may have
+/// a limit. The last is the empty path, which a container sees as its own.
+fn control_groups(text: &str) -> impl Iterator<Item = &str> {
+    let own = text.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
+    let own = own.trim_end_matches('/');
+    std::iter::successors(Some(own), |group| group.rfind('/').map(|end| &group[..end]))
 }
 
 fn of_memory(program: &str, wanted: u64, free: u64, limit: Option<u64>) -> Finding {
@@ -171,5 +181,10 @@ mod tests {
         assert!(group.verdict == Verdict::Failed && group.text.contains("control group"));
         assert_eq!(available_bytes("MemTotal: 9 kB\nMemAvailable:   12 kB\n"), Some(12 * 1024));
         assert_eq!(available_bytes("MemAvailable: kB\n"), None);
+        let groups = |text| control_groups(text).map(str::to_owned).collect::<Vec<_>>();
+        let of_unit = groups("1:memory:/old\n0::/system.slice/larder-dns.service\n");
+        assert_eq!(of_unit, ["/system.slice/larder-dns.service", "/system.slice", ""]);
+        assert_eq!(groups("0::/\n"), [""]);
+        assert_eq!(groups(""), [""]);
     }
 }

@@ -43,7 +43,7 @@ less than it could have) or FAIL, and then states what to do.
 
 Run it as the user that the program will have.
 
-Exit status: 0 nothing failed; 1 something failed.
+Exit status: 0 nothing failed; 1 something failed; 2 the settings cannot be read.
 
 Examples:
   larder doctor
