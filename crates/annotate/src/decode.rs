@@ -124,6 +124,8 @@ pub struct Decoded {
     pub joined: Vec<u8>,
     /// Packets in the batch.
     pub packets: u32,
+    /// Those of them that are read for names only.
+    pub for_names: u32,
     /// Start of the first record in the batch's bytes.
     pub start: usize,
     /// Start of the record after the last.
@@ -154,6 +156,7 @@ impl Decoded {
         self.held.clear();
         self.joined.clear();
         self.packets = 0;
+        self.for_names = 0;
         self.start = 0;
         self.end = 0;
         self.reader_before = None;
@@ -194,7 +197,7 @@ pub fn decode_from(
     out.start = offset;
     out.reader_before = Some(capture.clone());
     let mut prefetcher = Prefetcher::new(&capture, bytes, offset, limit);
-    let file = batch.file;
+    let (file, odd) = (batch.file, u32::from(batch.for_names));
     // Counted here: in `out`, every packet would wait for the store of the previous one.
     let (mut packets, mut first_ns, mut latest_ns) = (0, i64::MIN, i64::MIN);
     while offset < limit && packets < packets_max {
@@ -220,20 +223,20 @@ pub fn decode_from(
             prefetcher.step(offset);
         }
         let time_ns = record.ts_ns;
-        if packets == 0 {
-            first_ns = time_ns;
-        }
+        first_ns = if packets == 0 { time_ns } else { first_ns };
         packets += 1;
         latest_ns = latest_ns.max(time_ns);
         let frame_offset = record.frame_offset as u32;
         // Made only for rare packets: it must be in memory for them only.
         let seen = || Seen { frame: record.frame, number: packets, time_ns, frame_offset };
+        let is_for_names = record.interface & odd != 0;
         match packet::decode_plain(record.link_type, record.frame) {
-            Some(packet) => out.take(&keying.of(packet), &seen(), keying.seed),
-            None => match packet::decode_odd(record.link_type, record.frame) {
-                Ok(packet) => out.take_odd(packet, &seen(), keying),
-                Err(skip) => out.skip(skip, file, batch.base_offset + offset as u64),
-            },
+            Some(packet) if !is_for_names => out.take(&keying.of(packet), &seen(), keying.seed),
+            plain => {
+                let place = (file, batch.base_offset + offset as u64);
+                let odd = Odd { plain, link_type: record.link_type, is_for_names, place };
+                out.take_odd(odd, &seen(), keying);
+            }
         }
         offset = record.next_offset;
     }
@@ -253,12 +256,31 @@ struct Seen<'a> {
     frame_offset: u32,
 }
 
+/// A packet with more than plain headers, or that is read for names only.
+struct Odd {
+    plain: Option<Packet>,
+    link_type: u16,
+    is_for_names: bool,
+    /// Its file, and the offset in it.
+    place: (u32, u64),
+}
+
 impl Decoded {
-    /// The same for a packet that is already in memory. It is a function of its own, so that the
-    /// path of most packets stays in registers.
+    /// The same for an odd packet. It is a function of its own, so that the path of most packets stays in
+    /// registers.
     #[inline(never)]
-    fn take_odd(&mut self, packet: Packet, seen: &Seen<'_>, keying: Keying) {
-        self.take(&keying.of(packet), seen, keying.seed);
+    fn take_odd(&mut self, odd: Odd, seen: &Seen<'_>, keying: Keying) {
+        let Odd { plain, link_type, is_for_names, place } = odd;
+        self.for_names += u32::from(is_for_names);
+        let decoded = plain.map_or_else(|| packet::decode_odd(link_type, seen.frame), Ok);
+        match decoded.map(|packet| keying.of(packet)) {
+            Ok(packet) if is_for_names => {
+                let scope = packet.scope.for_names();
+                self.take(&Packet { scope, ..packet }, seen, keying.seed);
+            }
+            Ok(packet) => self.take(&packet, seen, keying.seed),
+            Err(skip) => self.skip(skip, place.0, place.1),
+        }
     }
 
     #[inline(always)]

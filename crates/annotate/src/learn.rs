@@ -330,13 +330,13 @@ impl NameLearner {
             src_port: packet.src_port,
             dst: packet.dst,
             dst_port: packet.dst_port,
-            scope: packet.scope,
+            scope: packet.scope.network(),
             file: place.file,
             offset: place.offset,
             hop_limit,
         };
         if packet.dst_port == 853 || packet.dst_port == 8853 {
-            self.names.note_encrypted(packet.scope, packet.src);
+            self.names.note_encrypted(carrier.scope, packet.src);
         }
         match packet.protocol {
             protocol::TCP => self.segment(&carrier, packet, payload),

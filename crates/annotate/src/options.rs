@@ -164,6 +164,8 @@ pub struct Options {
     pub unresolved: Unresolved,
     /// Text prints ports as numbers, not as service names (`-n`).
     pub ports_numeric: bool,
+    /// Captures that are read for their names only, in order of time with [`Options::read`] (`--names-read`).
+    pub names_read: Vec<Endpoint>,
     /// Names known before the first packet (`--names-load`).
     pub names_load: Option<PathBuf>,
     /// File for the names at the end (`--names-save`).
@@ -236,6 +238,7 @@ impl Default for Options {
             time_lookups: false,
             unresolved: Unresolved::False,
             ports_numeric: false,
+            names_read: Vec::new(),
             names_load: None,
             names_save: None,
             eve: None,
@@ -339,6 +342,8 @@ impl Rules {
 pub struct Summary {
     /// Packets read.
     pub packets: u64,
+    /// Packets read for names only, besides.
+    pub packets_for_names: u64,
     /// Bytes of capture read, after decompression.
     pub input_bytes: u64,
     /// Flow records made.
@@ -490,6 +495,7 @@ impl Summary {
             ("exporters", object(exporters)),
             ("kept", object(kept)),
             ("packets", self.packets.to_string()),
+            ("packets_for_names", self.packets_for_names.to_string()),
             ("input_bytes", self.input_bytes.to_string()),
             ("flows", self.flows.to_string()),
             ("flows_nameable", self.flows_nameable.to_string()),

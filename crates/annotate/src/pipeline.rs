@@ -85,6 +85,8 @@ pub struct Counted {
     pub learner: NameLearner,
     /// Packets.
     pub packets: u64,
+    /// Those of them that were read for names only.
+    pub for_names: u64,
     /// Input bytes.
     pub input_bytes: u64,
     /// Damage in the captures and packets.
@@ -180,6 +182,7 @@ pub fn run(
     Ok(Counted {
         learner: state.learner,
         packets: state.packets,
+        for_names: state.for_names,
         input_bytes: state.input_bytes,
         damaged: state.damaged,
         skipped: state.skipped,

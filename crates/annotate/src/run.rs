@@ -54,6 +54,10 @@ pub fn run_observed(
         Err(Error::Read(InputError::Stopped)) => return stopped(),
         inputs => inputs?,
     };
+    let for_names = match open_inputs(&options.names_read, &progress.stop) {
+        Err(Error::Read(InputError::Stopped)) => return stopped(),
+        inputs => inputs?,
+    };
     let mut files: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
     let filter = filter_of(options)?;
     if filter.is_some() {
@@ -63,7 +67,7 @@ pub fn run_observed(
     let is_pipe = |input: &Input| matches!(input.content, Content::Stream { live: true, .. });
     let live = inputs.iter().any(is_pipe);
     let filtered = filter.as_ref().map(FrameFilter::counts);
-    match open_source(inputs, filter, source_options(options), &progress.stop) {
+    match open_source(inputs, for_names, filter, source_options(options), &progress.stop) {
         Err(InputError::Stopped) => stopped(),
         source => {
             let feed = Feed { source: source?, files, live, capture: None, filtered };
@@ -81,11 +85,15 @@ fn filter_of(options: &Options) -> Result<Option<FrameFilter>, Error> {
 
 fn open_source(
     inputs: Vec<Input>,
+    for_names: Vec<Input>,
     filter: Option<FrameFilter>,
     options: SourceOptions,
     stop: &AtomicBool,
 ) -> Result<Source, InputError> {
     match filter {
+        filter if !for_names.is_empty() => {
+            Source::open_with_names(inputs, for_names, filter, options, stop)
+        }
         Some(filter) => Source::open_filtered(inputs, filter, options, stop),
         None => Source::open(inputs, options, stop),
     }
@@ -154,7 +162,8 @@ fn run_source(
     let store = services.end();
 
     let mut summary = Summary {
-        packets: counted.packets,
+        packets: counted.packets - counted.for_names,
+        packets_for_names: counted.for_names,
         input_bytes: counted.input_bytes,
         answers: counted.learner.answers,
         interrupted: progress.stop.load(Ordering::Relaxed),
@@ -322,12 +331,14 @@ fn first_packet_ns(
     live: bool,
     progress: &Progress,
 ) -> Result<Option<i64>, Error> {
-    if live || options.read.contains(&Endpoint::Pipe) {
+    if live || options.read.iter().chain(&options.names_read).any(|input| *input == Endpoint::Pipe)
+    {
         return Ok(None);
     }
     let inputs = open_inputs(&options.read, &progress.stop)?;
+    let for_names = open_inputs(&options.names_read, &progress.stop)?;
     let (filter, of_source) = (filter_of(options)?, SourceOptions::default());
-    let mut source = match open_source(inputs, filter, of_source, &progress.stop) {
+    let mut source = match open_source(inputs, for_names, filter, of_source, &progress.stop) {
         Err(InputError::Stopped) => return Ok(None),
         source => source?,
     };

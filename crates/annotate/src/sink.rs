@@ -277,7 +277,7 @@ impl Writer {
         let by_worker = || outputs.iter().map(|output| &output.statements[..]);
         while let Some(statement) = statements.next_until(packet, by_worker()) {
             let Statement { key, flow, client, keys, meaning, .. } = statement;
-            self.evidence.learn(key.scope, *client, *flow, keys, meaning.as_ref());
+            self.evidence.learn(key.scope.network(), *client, *flow, keys, meaning.as_ref());
         }
     }
 
@@ -455,6 +455,9 @@ impl Packets {
         self.scratch.clear();
         for (number, record) in (1..=u64::from(work.decoded.packets)).zip(sound) {
             let packet = work.packets_before + number;
+            if batch.for_names && record.interface % 2 == 1 {
+                continue;
+            }
             while let Some(names) = resolved.next_if(|names| names.packet <= packet) {
                 let known = self.written.get(&names.addr);
                 if known.is_some_and(|known| *known == names.names) {

@@ -556,8 +556,8 @@ fn look_up_each<const TIMED: bool>(
     for group in events.chunks(GROUP) {
         let mut keys = [Key::address(Scope::NONE, Addr::UNSPECIFIED); 2 * GROUP];
         for (at, event) in group.iter().enumerate() {
-            keys[2 * at] = Key::address(event.key.scope, event.key.low);
-            keys[2 * at + 1] = Key::address(event.key.scope, event.key.high);
+            keys[2 * at] = Key::address(event.key.scope.network(), event.key.low);
+            keys[2 * at + 1] = Key::address(event.key.scope.network(), event.key.high);
         }
         let keys = &keys[..2 * group.len()];
         let mut hashes = [view.cache.hash(keys[0].as_bytes()); 2 * GROUP];

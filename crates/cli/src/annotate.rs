@@ -4,7 +4,8 @@
 //! created: no input, an input that cannot be opened, two inputs on one pipe, a log that would
 //! overwrite its own capture.
 
-use std::fs;
+mod inputs;
+
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::layers::Resolved;
 use larder_settings::row::Text;
 use larder_wire::Addr;
+
+use inputs::{check_inputs, inputs};
 
 use crate::addresses::{addresses, not_an_address, parse_address};
 use crate::progress::bar;
@@ -212,6 +215,7 @@ fn options(settings: &Annotate) -> Result<Options, Failure> {
             _ => Unresolved::False,
         },
         ports_numeric: output.numeric,
+        names_read: input.names_read.iter().cloned().map(Endpoint::from).collect(),
         names_load: names.names_load.clone(),
         names_save: names.names_save.clone(),
         eve: endpoint(&input.eve),
@@ -281,107 +285,6 @@ fn address_query(input: &Input, time_ns: i64) -> Result<AddressQuery, Failure> {
 /// The set that a list of the table names.
 fn sources(list: &str) -> NameSources {
     NameSources::parse(list).expect("the table takes words that the library knows")
-}
-
-/// Every input of the run: what the flag is called, and where it is.
-fn inputs(options: &Options) -> Vec<(&'static str, &Endpoint)> {
-    let mut inputs: Vec<(&str, &Endpoint)> = Vec::new();
-    inputs.extend(options.read.iter().map(|input| ("-r", input)));
-    inputs.extend(options.zeek_dns.iter().map(|input| ("--zeek-dns", input)));
-    inputs.extend(options.eve.iter().map(|input| ("--eve", input)));
-    inputs.extend(options.zeek_log.iter().map(|input| ("--zeek-log", input)));
-    inputs.extend(options.flows_read.iter().map(|input| ("--flows-read", input)));
-    inputs.extend(options.dnstap.iter().map(|input| ("--dnstap", input)));
-    inputs
-}
-
-fn check_inputs(options: &Options, is_live: bool) -> Result<(), Failure> {
-    let has_log = options.eve.is_some() || options.zeek_log.is_some();
-    if is_live && has_log {
-        return Err(Failure::usage(
-            "-i with --eve or --zeek-log: a log needs a run of its own; run it without -i and with --names-load",
-        ));
-    }
-    let listens = !options.flows_listen.is_empty();
-    if listens && (has_log || !options.read.is_empty() || !options.flows_read.is_empty()) {
-        return Err(Failure::usage(
-            "--flows-listen with -r, --eve, --zeek-log or --flows-read: these are of the past; name the sources of \
-             names with -i, --zeek-dns, --dnstap or --names-load",
-        ));
-    }
-    let has_flows = listens || !options.flows_read.is_empty();
-    if !options.flows_read.is_empty() && (is_live || has_log) {
-        return Err(Failure::usage(
-            "--flows-read with -i, --eve or --zeek-log: one run does one of them; run larder twice",
-        ));
-    }
-    let has_names =
-        !options.zeek_dns.is_empty() || options.dnstap.is_some() || options.names_load.is_some();
-    if options.names_at.is_some() && (is_live || has_log || has_flows) {
-        return Err(Failure::usage(
-            "--names-at with -i, --eve, --zeek-log or --flows-read: one run does one of them; run larder twice",
-        ));
-    }
-    if options.names_at.is_some() && options.read.is_empty() && !has_names {
-        return Err(Failure::usage(
-            "--names-at: no source of names; add -r FILE, --zeek-dns FILE, --dnstap FILE or --names-load FILE",
-        ));
-    }
-    if options.read.is_empty() && !has_log && !is_live && !has_flows && options.names_at.is_none() {
-        return Err(Failure::usage(if std::io::stdin().is_terminal() {
-            "no input: name a capture with -r FILE, or an interface with -i IFACE (try larder demo first)"
-        } else {
-            "no input: name a capture with -r FILE, or an interface with -i IFACE; standard input is read only with -r -"
-        }));
-    }
-    let inputs = inputs(options);
-    let pipes: Vec<&str> =
-        inputs.iter().filter(|input| *input.1 == Endpoint::Pipe).map(|input| input.0).collect();
-    if pipes.len() > 1 {
-        return Err(Failure::usage(format!(
-            "{} both read standard input; name files for all but one",
-            pipes.join(" and ")
-        )));
-    }
-    if !pipes.is_empty() && std::io::stdin().is_terminal() {
-        return Err(Failure::usage(format!(
-            "{} -: standard input is a terminal; pipe a capture into it: tcpdump -U -w - | larder annotate -r -",
-            pipes[0]
-        )));
-    }
-    for (flag, input) in inputs {
-        if let Endpoint::Path(path) = input {
-            // A dnstap socket is ours to make.
-            if flag == "--dnstap" && !path.exists() {
-                continue;
-            }
-            check_readable(flag, path)?;
-        }
-    }
-    options.names_load.iter().try_for_each(|path| check_readable("--names-load", path))
-}
-
-/// Opens regular files only: opening a named pipe would wait for its writer, or eat its bytes.
-fn check_readable(flag: &str, path: &Path) -> Result<(), Failure> {
-    let what = format!("{flag} {}", path.display().to_string().escape_debug());
-    let metadata = fs::metadata(path)
-        .map_err(|error| Failure::file(&what, &error, "check the path, or name another file"))?;
-    if metadata.is_dir() {
-        let next = match flag {
-            "-r" | "--zeek-dns" | "--flows-read" => {
-                let folder = path.display().to_string();
-                format!("name the files in it: {flag} {}/*", folder.escape_debug())
-            }
-            _ => "name a file in it".to_owned(),
-        };
-        return Err(Failure::usage(format!("{what}: is a directory; {next}")));
-    }
-    if metadata.is_file() {
-        fs::File::open(path).map_err(|error| {
-            Failure::file(&what, &error, "correct its permissions, or run larder as another user")
-        })?;
-    }
-    Ok(())
 }
 
 fn check_outputs(options: &Options) -> Result<(), Failure> {

@@ -26,6 +26,10 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
         size(summary.input_bytes),
         scaled(rate)
     );
+    if summary.packets_for_names > 0 {
+        let count = grouped(summary.packets_for_names);
+        let _ = writeln!(text, "names-read {count} packets, for their names only");
+    }
     if let Some(all) = summary.filtered_of {
         let (some, all) = (grouped(summary.packets), grouped(all));
         let _ = writeln!(text, "filter     took {some} of {all} packets");

@@ -313,6 +313,11 @@ fn places_that_take_nothing_are_refused() {
         ("--names-load .", "name a file in it"),
         ("--names-load no", "check the path"),
         ("--names-load in.pcap", "--names-save"),
+        ("--names-read .", "name the files in it"),
+        ("--names-read no", "check the path"),
+        ("--names-read in.pcap -c 5", "cut the capture"),
+        ("--names-read in.pcap --eve in.pcap", "--names-save"),
+        ("--names-read in.pcap --flows-read in.pcap", "with -r"),
     ] {
         scratch.run(&format!("annotate --quiet -r in.pcap {line}")).refused(&[said]);
     }

@@ -90,6 +90,8 @@ pub struct Batch {
     /// For a live capture: how far the time of day was set, in ns, since the batch before; times of
     /// both batches may be on either side. Otherwise 0.
     pub clock_step_ns: i64,
+    /// Packets of odd interfaces are read for names only.
+    pub for_names: bool,
     /// For a silent live capture: the time of day in ns, so that time advances. Such a batch has no
     /// records.
     pub silent_at_ns: Option<i64>,
@@ -129,6 +131,8 @@ pub struct Source {
     offset: u64,
     feed: Feed,
     damage: Arc<Mutex<Vec<SourceDamage>>>,
+    /// See [`Batch::for_names`].
+    for_names: bool,
 }
 
 #[derive(Debug)]
@@ -150,7 +154,7 @@ impl Source {
         {
             return Source::new(input, 0, options, stop);
         }
-        Source::merged("merged inputs".to_owned(), inputs, None, options, stop)
+        Source::merged("merged inputs".to_owned(), [inputs, Vec::new()], None, options, stop)
     }
 
     /// Like [`Source::open`], for the records that a filter selects.
@@ -160,12 +164,28 @@ impl Source {
         options: SourceOptions,
         stop: &AtomicBool,
     ) -> Result<Source, InputError> {
+        let inputs = [inputs, Vec::new()];
         Source::merged("filtered inputs".to_owned(), inputs, Some(filter), options, stop)
+    }
+
+    /// Like [`Source::open`] with a filter or without, and reads `for_names` with `inputs`, in order of
+    /// time: its packets have odd interfaces, and the filter is not for them.
+    pub fn open_with_names(
+        inputs: Vec<Input>,
+        for_names: Vec<Input>,
+        filter: Option<FrameFilter>,
+        options: SourceOptions,
+        stop: &AtomicBool,
+    ) -> Result<Source, InputError> {
+        let inputs = [inputs, for_names];
+        let mut source = Source::merged("merged inputs".to_owned(), inputs, filter, options, stop)?;
+        source.for_names = true;
+        Ok(source)
     }
 
     fn merged(
         name: String,
-        inputs: Vec<Input>,
+        [inputs, for_names]: [Vec<Input>; 2],
         filter: Option<FrameFilter>,
         options: SourceOptions,
         stop: &AtomicBool,
@@ -177,7 +197,7 @@ impl Source {
         let damage = Arc::default();
         let counts = Arc::clone(&damage);
         // It waits for the first record of each, and one may be a silent pipe.
-        let merge = waiting(stop, move || Merge::open(inputs, filter, counts))?;
+        let merge = waiting(stop, move || Merge::open(inputs, for_names, filter, counts))?;
         let stream = Stream::start(move || Ok(Box::new(merge) as Box<dyn Read + Send>), live);
         Source::from_stream(name, stream, 0, options, damage, stop)
     }
@@ -261,7 +281,18 @@ impl Source {
         let batch_bytes = options.batch_bytes.max(HEADER_BYTES + 1);
         let memory = BatchMemory::new(options.in_flight.max(1), 2 * batch_bytes + 4 * CHUNK_BYTES);
         let offset = consumed as u64;
-        Source { name, file, batch_bytes, memory, index: 0, capture, offset, feed, damage }
+        Source {
+            name,
+            file,
+            batch_bytes,
+            memory,
+            index: 0,
+            capture,
+            offset,
+            feed,
+            damage,
+            for_names: false,
+        }
     }
 
     /// The next batch; `None` at the end of input. Waits for input, and for a batch to be dropped
@@ -342,6 +373,7 @@ impl Source {
             at_end: true,
             partial: false,
             clock_step_ns: 0,
+            for_names: self.for_names,
             silent_at_ns: None,
         })
     }
@@ -386,9 +418,8 @@ impl Source {
             }
         };
         if let Some(why) = stream.failure.take() {
-            let (file, offset) = (self.name.clone(), stream.length());
-            let kind = SourceDamageKind::Stream(why);
-            lock(&self.damage).push(SourceDamage { file, offset, kind });
+            let (offset, kind) = (stream.length(), SourceDamageKind::Stream(why));
+            lock(&self.damage).push(SourceDamage { file: self.name.clone(), offset, kind });
         }
         if stream.ended && first >= stream.length() {
             return Polled::End;
@@ -414,6 +445,7 @@ impl Source {
             at_end: stream.ended,
             partial,
             clock_step_ns: 0,
+            for_names: self.for_names,
             silent_at_ns: None,
         }))
     }
@@ -452,6 +484,7 @@ impl Source {
             at_end: true,
             partial: false,
             clock_step_ns: live.clock_step_ns(),
+            for_names: self.for_names,
             silent_at_ns,
         }))
     }

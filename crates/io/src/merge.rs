@@ -5,9 +5,12 @@
 //! times follow the order of the inputs; inside one input the order of the file is kept, also where
 //! its clock steps back. So code that reads one capture reads many.
 //!
+//! Inputs may be for names only. Then there are two interfaces for each link type, the first for the
+//! other inputs and the second, which has an odd number, for these.
+//!
 //! Damage is counted here, where the file and the offset in it are known. A filter, if there is
 //! one, is applied here, so that a reader of the stream sees what a filter in the kernel would have
-//! passed.
+//! passed. It is not for inputs that are read for names only.
 //!
 //! Bounds: a mapped file costs 16 MiB of pages; a stream costs a window of its decoder and a buffer
 //! of `LOOKAHEAD_BYTES` at most (usually 256 KiB and a record).
@@ -39,8 +42,7 @@ pub struct Merge {
     heads: Vec<Head>,
     /// Inputs that have a record, by its time, then by their number.
     order: BinaryHeap<Reverse<(i64, usize)>>,
-    /// The link type of each interface written so far.
-    link_types: Vec<u16>,
+    interfaces: Interfaces,
     out: Vec<u8>,
     /// Bytes of `out` that were read.
     out_start: usize,
@@ -70,6 +72,8 @@ struct Head {
     /// Offset in `bytes` at which the reader continues.
     offset: usize,
     next: Option<Next>,
+    /// It is read for names only.
+    for_names: bool,
 }
 
 enum HeadBytes {
@@ -87,18 +91,19 @@ struct Next {
 
 impl Merge {
     /// Reads every header and first record. Damage found later is reported to `damage`. The stream
-    /// has the records that `filter` selects.
+    /// has the records of `inputs` that `filter` selects, and all of `for_names`.
     pub fn open(
         inputs: Vec<Input>,
+        for_names: Vec<Input>,
         filter: Option<FrameFilter>,
         damage: Arc<Mutex<Vec<SourceDamage>>>,
     ) -> Result<Merge, InputError> {
         let mut out = Vec::with_capacity(OUT_BYTES);
         write::section(&mut out, "larder");
         let mut merge = Merge {
-            heads: Vec::with_capacity(inputs.len()),
-            order: BinaryHeap::with_capacity(inputs.len()),
-            link_types: Vec::new(),
+            heads: Vec::new(),
+            order: BinaryHeap::new(),
+            interfaces: Interfaces { link_types: Vec::new(), for_names: !for_names.is_empty() },
             out,
             out_start: 0,
             damage,
@@ -109,8 +114,11 @@ impl Merge {
             given: None,
             failure: None,
         };
-        for (number, input) in inputs.into_iter().enumerate() {
-            let head = Head::open(input, &merge.damage)?;
+        // Of records with the same time, those that teach names come first.
+        let for_names = for_names.into_iter().map(|input| (input, true));
+        let all = for_names.chain(inputs.into_iter().map(|input| (input, false)));
+        for (number, (input, for_names)) in all.enumerate() {
+            let head = Head { for_names, ..Head::open(input, &merge.damage)? };
             merge.heads.push(head);
             merge.advance(number)?;
         }
@@ -122,7 +130,8 @@ impl Merge {
         let head = &mut self.heads[number];
         loop {
             head.advance(&self.damage);
-            let (Some(next), Some(filter)) = (&head.next, &mut self.filter) else { break };
+            let filter = self.filter.as_mut().filter(|_| !head.for_names);
+            let (Some(next), Some(filter)) = (&head.next, filter) else { break };
             let frame = &head.bytes()[next.frame.clone()];
             match filter.takes(next.link_type, frame, next.original_len) {
                 Ok(true) => break,
@@ -150,7 +159,7 @@ impl Merge {
             let Some(Reverse((ts_ns, number))) = self.order.pop() else { break };
             let head = &mut self.heads[number];
             if let Some(next) = head.next.take() {
-                let interface = interface_of(&mut self.link_types, next.link_type, &mut self.out);
+                let interface = self.interfaces.of(next.link_type, head.for_names, &mut self.out);
                 let frame = &head.bytes()[next.frame];
                 write::packet(&mut self.out, interface, ts_ns, frame, next.original_len);
             }
@@ -160,15 +169,26 @@ impl Merge {
     }
 }
 
-/// The interface of a link type, which is written when it is new. At most 65536 exist.
-fn interface_of(link_types: &mut Vec<u16>, link_type: u16, out: &mut Vec<u8>) -> u32 {
-    let known = link_types.iter().position(|known| *known == link_type);
-    let number = known.unwrap_or_else(|| {
-        link_types.push(link_type);
-        write::interface(out, link_type, 0);
-        link_types.len() - 1
-    });
-    number as u32
+/// The interfaces written so far.
+struct Interfaces {
+    /// The link type of each, or of each two.
+    link_types: Vec<u16>,
+    /// There are two for each link type.
+    for_names: bool,
+}
+
+impl Interfaces {
+    /// The interface of a link type, which is written when it is new. At most 65536 exist.
+    fn of(&mut self, link_type: u16, for_names: bool, out: &mut Vec<u8>) -> u32 {
+        let each = 1 + usize::from(self.for_names);
+        let known = self.link_types.iter().position(|known| *known == link_type);
+        let number = known.unwrap_or_else(|| {
+            self.link_types.push(link_type);
+            (0..each).for_each(|_| write::interface(out, link_type, 0));
+            self.link_types.len() - 1
+        });
+        (number * each + usize::from(for_names)) as u32
+    }
 }
 
 impl Read for Merge {
@@ -208,7 +228,8 @@ impl Head {
         }
         match (Capture::open(bytes.get()), failure) {
             (Ok((capture, offset)), failure) => {
-                let head = Head { name, bytes, base: 0, capture, offset, next: None };
+                let for_names = false;
+                let head = Head { name, bytes, base: 0, capture, offset, next: None, for_names };
                 if let Some(why) = failure {
                     head.report(damage, head.bytes().len(), SourceDamageKind::Stream(why));
                 }

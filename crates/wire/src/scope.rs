@@ -10,6 +10,7 @@
 //! bits 12 .. 24   innermost VLAN ID        0: fewer than two
 //! bits 24 .. 56   VNI or GRE key
 //! bits 56 .. 58   what that is             0: there is none
+//! bit  63         a mark of the caller's: see [`Scope::for_names`]
 //! ```
 //!
 //! Limits: of more than two tags those between are omitted, and of nested tunnels the innermost
@@ -26,6 +27,7 @@ const ID_SHIFT: u32 = 2 * VLAN_BITS;
 const KIND_SHIFT: u32 = ID_SHIFT + 32;
 const VNI: u64 = 1;
 const GRE_KEY: u64 = 2;
+const FOR_NAMES: u64 = 1 << 63;
 
 impl Scope {
     /// No tag and no identifier.
@@ -55,6 +57,25 @@ impl Scope {
     #[inline]
     pub const fn is_none(self) -> bool {
         self.0 == 0
+    }
+
+    /// The same network, seen where packets are read for names only: it keeps their flows apart from
+    /// those of the log.
+    #[inline]
+    pub const fn for_names(self) -> Scope {
+        Scope(self.0 | FOR_NAMES)
+    }
+
+    /// True if its packets are read for names only.
+    #[inline]
+    pub const fn is_for_names(self) -> bool {
+        self.0 & FOR_NAMES != 0
+    }
+
+    /// The network alone, without the mark.
+    #[inline]
+    pub const fn network(self) -> Scope {
+        Scope(self.0 & !FOR_NAMES)
     }
 
     /// The scope in a VLAN tag with this tag control information (IEEE 802.1Q). ID 0 is no VLAN:
@@ -139,6 +160,9 @@ mod tests {
             prop_assert_eq!(scope.gre_key(), id.filter(|id| !id.0).map(|id| id.1));
             prop_assert_eq!(scope.is_none(), ids.is_empty() && id.is_none());
             prop_assert_eq!(Scope::from_bits(scope.bits()), Some(scope));
+            let marked = scope.for_names();
+            prop_assert!(marked.is_for_names() && !scope.is_for_names());
+            prop_assert_eq!((marked.network(), Scope::from_bits(marked.bits())), (scope, None));
         }
 
         /// Of any number, a scope is made only where one has that number.

@@ -64,7 +64,7 @@ impl NameLearner {
     /// Remembers the names that are known now, for a flow that begins with a held fragment.
     fn remember_names(&mut self, packet: &Packet, number: u64, time_ns: i64) {
         let Packet { src, dst, scope, .. } = *packet;
-        let view = self.names.view().within(scope);
+        let view = self.names.view().within(scope.network());
         let ends =
             [(src, dst), (dst, src)].map(|(from, to)| view.ends(from, to, u64::MAX, time_ns));
         if !ends.iter().all(Ends::is_empty) {

@@ -163,7 +163,8 @@ impl NameLearner {
         let payload = payload_of(packet, &bytes[rare.frame_offset as usize..]);
         reading.read(self.names.cache(), payload, packet.payload_bytes as usize, learned_from);
         if learned_from == NameProtocol::Dns {
-            reading.prefetch_lines(&mut self.names, packet.scope, packet.dst);
+            let scope = packet.scope.network();
+            reading.prefetch_lines(&mut self.names, scope, packet.dst);
         }
     }
 

@@ -16,6 +16,8 @@ const FINISH_PACKETS: u64 = 1 << 16;
 pub(super) struct LearnerState {
     pub learner: NameLearner,
     pub packets: u64,
+    /// Those of them that were read for names only.
+    pub for_names: u64,
     /// Flows that began before this packet have ended; 0 while there is input.
     pub finished_before: u64,
     packets_max: Option<u64>,
@@ -59,6 +61,7 @@ impl LearnerState {
         LearnerState {
             learner,
             packets: 0,
+            for_names: 0,
             finished_before: 0,
             packets_max,
             time_ns: i64::MIN,
@@ -86,6 +89,7 @@ impl LearnerState {
         let is_enough = self.limit_packets(batch, decoded);
         work.packets_before = self.packets;
         self.packets += u64::from(decoded.packets);
+        self.for_names += u64::from(decoded.for_names);
         self.move_time(batch, decoded);
         work.time_ns = self.time_ns;
         work.capture_start_ns = self.capture_start_ns.unwrap_or(0);

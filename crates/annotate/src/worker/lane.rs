@@ -62,13 +62,17 @@ impl Lane<'_, '_> {
     pub fn foresee(&self, event: &Event) {
         let FlowKey { low, high, low_port, high_port, scope, .. } = event.key;
         // The lower port is mostly the responder's.
-        self.view.within(scope).prefetch_marks(if low_port < high_port { low } else { high });
+        self.view.within(scope.network()).prefetch_marks(if low_port < high_port {
+            low
+        } else {
+            high
+        });
     }
 
     fn find_names(&mut self, flow: &mut Flow<FlowState>, packet: u64, now_ns: i64) {
         let (source, _) = flow.source();
         let (destination, _) = flow.destination();
-        let view = self.view.within(flow.key().scope);
+        let view = self.view.within(flow.key().scope.network());
         let ends = view.ends(source, destination, packet, now_ns);
         self.take_names(flow, ends, now_ns);
     }
@@ -137,6 +141,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         };
         self.find_first_names(flow, event);
         if self.state.shared.options.write_packets.is_some()
+            && !flow.key().scope.is_for_names()
             && let Some(known) = &flow.user.known
         {
             let ends =
@@ -175,7 +180,9 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         match &flow.user.known {
             Some(known) => prefetch_read(&**known),
             // It is looked up again: for a late name, or for the reason why it has none.
-            None => self.view.within(flow.key().scope).prefetch_marks(flow.destination().0),
+            None => {
+                self.view.within(flow.key().scope.network()).prefetch_marks(flow.destination().0)
+            }
         }
     }
 
@@ -222,7 +229,9 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             flow.user.known = rest;
         }
         let destination = &record.destination;
+        let is_for_names = flow.key().scope.is_for_names();
         let is_wanted = match self.state.shared.options.unresolved {
+            _ if is_for_names => false,
             Unresolved::False => true,
             _ if is_resolver_traffic(record.protocol, destination.addr, destination.port) => false,
             Unresolved::True => {
@@ -233,7 +242,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         };
         let (first_packet, key, end_ns) = (flow.first_packet, flow.key(), record.end_ns);
         let place = Place { end_packet, first_packet, key };
-        let body = if is_wanted { self.log(record) } else { self.leave_out(record) };
+        let body = if is_wanted { self.log(record) } else { self.leave_out(record, is_for_names) };
         if is_wanted || trial.is_some() {
             self.output.ended.push(Ended { place, end_ns, body, trial });
         }
@@ -310,14 +319,16 @@ impl Lane<'_, '_> {
             flow: FlowStart { flow: flow.first_packet, start_ns: flow.start_ns },
             key,
             client,
-            keys: Parties::of(hashes, key.scope, client, server).keys(hashes, name),
+            keys: Parties::of(hashes, key.scope.network(), client, server).keys(hashes, name),
             meaning: looked_up.map(|found| Meaning::new(name, &found.name)),
         })
     }
 
-    /// Counts a record that is not logged.
-    fn leave_out(&mut self, record: Box<FlowRecord>) -> Body {
-        self.state.summary.count(&record);
+    /// Counts a record that is not logged, unless its packets are read for names only.
+    fn leave_out(&mut self, record: Box<FlowRecord>, is_for_names: bool) -> Body {
+        if !is_for_names {
+            self.state.summary.count(&record);
+        }
         self.state.record = Some(record);
         Body::LeftOut
     }
@@ -426,7 +437,7 @@ impl Lane<'_, '_> {
             std::mem::swap(&mut origins, &mut destination.origins);
             Trial {
                 packet: flow.first_packet,
-                scope: flow.key().scope,
+                scope: flow.key().scope.network(),
                 start_ns: flow.start_ns,
                 client: (source.addr, source.port),
                 server: (destination.addr, destination.port),
@@ -489,7 +500,7 @@ impl Lane<'_, '_> {
         let (client, _) = flow.source();
         let (addr, _) = flow.destination();
         let known = self.view.learned;
-        let view = self.view.within(flow.key().scope);
+        let view = self.view.within(flow.key().scope.network());
         let hash = |addr| view.address_hash(addr);
         if addr.is_local() {
             UnnamedReason::Local

@@ -90,6 +90,11 @@ settings! {
             .letter('c')
             .help("Stop after this many packets")
             .why("Without it larder reads all packets, as tcpdump does."),
+        pub names_read: Vec<PathBuf> = INPUT.endpoint().many()
+            .help("Read these capture files for their names only")
+            .more("Needs -r, and is read in order of time with it. Its packets and flows are in no log and count \
+                nowhere, and a filter is not for them.")
+            .why("A sensor in front of clients or at a resolver sees lookups that the sensor at the border does not."),
         pub eve: Option<PathBuf> = INPUT.endpoint()
             .help("Add names to each line of this Suricata EVE log")
             .more("larder writes each line unchanged and adds its keys. Names come from \
