@@ -179,25 +179,41 @@ pub fn decode(batch: &Batch, workers: usize, keying: Keying, out: &mut Decoded) 
 pub fn decode_from(
     batch: &Batch,
     start: Option<usize>,
-    mut capture: Capture,
+    capture: Capture,
     packets_max: u32,
     workers: usize,
     keying: Keying,
     out: &mut Decoded,
 ) {
     out.clear(workers);
-    let bytes: &[u8] = &batch.bytes;
-    let limit = batch.limit;
-    let Some(mut offset) = start else {
+    let Some(start) = start else {
         // No record begins here, as far as this worker can tell; the name learner, which knows the
         // place of the next record, decides.
         (out.start, out.end) = (usize::MAX, usize::MAX);
         return;
     };
+    match batch.for_names {
+        true => decode_records::<true>(batch, start, capture, packets_max, keying, out),
+        false => decode_records::<false>(batch, start, capture, packets_max, keying, out),
+    }
+}
+
+/// The loop over records. With `NAMES`, packets of odd interfaces are read for names only; without, that costs
+/// nothing.
+fn decode_records<const NAMES: bool>(
+    batch: &Batch,
+    start: usize,
+    mut capture: Capture,
+    packets_max: u32,
+    keying: Keying,
+    out: &mut Decoded,
+) {
+    let bytes: &[u8] = &batch.bytes;
+    let (mut offset, limit) = (start, batch.limit);
     out.start = offset;
     out.reader_before = Some(capture.clone());
     let mut prefetcher = Prefetcher::new(&capture, bytes, offset, limit);
-    let (file, odd) = (batch.file, u32::from(batch.for_names));
+    let file = batch.file;
     // Counted here: in `out`, every packet would wait for the store of the previous one.
     let (mut packets, mut first_ns, mut latest_ns) = (0, i64::MIN, i64::MIN);
     while offset < limit && packets < packets_max {
@@ -223,17 +239,19 @@ pub fn decode_from(
             prefetcher.step(offset);
         }
         let time_ns = record.ts_ns;
-        first_ns = if packets == 0 { time_ns } else { first_ns };
+        if packets == 0 {
+            first_ns = time_ns;
+        }
         packets += 1;
         latest_ns = latest_ns.max(time_ns);
         let frame_offset = record.frame_offset as u32;
         // Made only for rare packets: it must be in memory for them only.
         let seen = || Seen { frame: record.frame, number: packets, time_ns, frame_offset };
-        let is_for_names = record.interface & odd != 0;
         match packet::decode_plain(record.link_type, record.frame) {
-            Some(packet) if !is_for_names => out.take(&keying.of(packet), &seen(), keying.seed),
+            Some(packet) if !NAMES => out.take(&keying.of(packet), &seen(), keying.seed),
             plain => {
                 let place = (file, batch.base_offset + offset as u64);
+                let is_for_names = NAMES && record.interface % 2 == 1;
                 let odd = Odd { plain, link_type: record.link_type, is_for_names, place };
                 out.take_odd(odd, &seen(), keying);
             }
