@@ -164,7 +164,8 @@ pub struct Options {
     pub unresolved: Unresolved,
     /// Text prints ports as numbers, not as service names (`-n`).
     pub ports_numeric: bool,
-    /// Captures that are read for their names only, in order of time with [`Options::read`] (`--names-read`).
+    /// Captures that are read for their names only, in order of time with [`Options::read`] (`--names-read`). Not
+    /// with a store.
     pub names_read: Vec<Endpoint>,
     /// Names known before the first packet (`--names-load`).
     pub names_load: Option<PathBuf>,

@@ -49,6 +49,10 @@ pub fn run_observed(
     if crate::exports::is_wanted(options) {
         return crate::exports::run(options, progress);
     }
+    if !options.names_read.is_empty() && options.store.is_some() {
+        let why = "a store numbers every packet that is read; store the packets of -r in a run of its own";
+        return Err(Error::Options(format!("--names-read with --store: {why}")));
+    }
     let stopped = || Ok(Summary { interrupted: true, ..Summary::default() });
     let inputs = match open_inputs(&options.read, &progress.stop) {
         Err(Error::Read(InputError::Stopped)) => return stopped(),

@@ -316,6 +316,7 @@ fn places_that_take_nothing_are_refused() {
         ("--names-read .", "name the files in it"),
         ("--names-read no", "check the path"),
         ("--names-read in.pcap -c 5", "cut the capture"),
+        ("--names-read in.pcap -w st --store 1GiB", "in a run of its own"),
         ("--names-read in.pcap --eve in.pcap", "--names-save"),
         ("--names-read in.pcap --flows-read in.pcap", "with -r"),
     ] {
