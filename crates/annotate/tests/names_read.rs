@@ -138,3 +138,47 @@ fn filters_leave_names_alone() {
     assert_eq!(records.len(), 1, "{records:?}");
     assert_eq!(records[0]["destination.domain"], "h1.larder.example");
 }
+
+/// What a flow in the other sensor's capture states decides between two names that its client looked up, as it
+/// does where one sensor sees both.
+#[test]
+fn statements_count() {
+    let folder = Folder::new();
+    let (client, server) = ([10, 0, 0, 1], [198, 51, 100, 7]);
+    let mut all = Maker::new(3);
+    for host in [1, 2] {
+        all.push(question(client, 5000, host as u16, host));
+        all.push(answer(client, 5000, host as u16, host, &[server]));
+    }
+    let looked_up = all.frames.len();
+    let visit = |all: &mut Maker, port: u16, request: &[u8]| {
+        all.push(tcp((client, server), (port, 80), 0x02, 100, &[]));
+        all.push(tcp((server, client), (80, port), 0x12, 500, &[]));
+        all.push(tcp((client, server), (port, 80), 0x18, 101, request));
+        all.push(tcp((server, client), (80, port), 0x18, 501, b"HTTP/1.1 200 OK\r\n\r\n"));
+    };
+    for port in 6010..6020 {
+        visit(&mut all, port, b"GET / HTTP/1.1\r\nHost: h1.larder.example\r\n\r\n");
+    }
+    let stated = all.frames.len();
+    visit(&mut all, 6001, b"\0\0\0\0\0\0\0\0");
+    let keep = |name: &str, frames: &[Frame]| {
+        let mut maker = Maker::new(0);
+        maker.frames = frames.to_vec();
+        folder.keep(name, maker.pcap())
+    };
+    let record = |names: &[Frame], log: &[Frame]| {
+        let names_read = vec![Endpoint::Path(keep("names.pcap", names))];
+        let options = Options { names_read, ..ecs(&keep("log.pcap", log)) };
+        let records = same_on_all_cores("statements", &options).records();
+        records.into_iter().find(|record| record["source.port"] == 6001).expect("a record")
+    };
+    let frames = &all.frames;
+    let alone = ecs(&keep("all.pcap", frames));
+    let one = same_on_all_cores("one sensor", &alone).records();
+    let one = one.into_iter().find(|record| record["source.port"] == 6001).expect("a record");
+    assert_eq!(one["destination.domain"], "h1.larder.example");
+    assert_eq!(record(&frames[..stated], &frames[stated..]), one);
+    let newest = record(&frames[..looked_up], &frames[stated..]);
+    assert_eq!(newest["destination.domain"], "h2.larder.example", "without the statement");
+}
