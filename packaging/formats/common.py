@@ -158,7 +158,7 @@ def tree_of(binary, prefix):
     also = "On Debian the text of the Apache License is /usr/share/common-licenses/Apache-2.0."
     tree.add(f"{prefix}/share/doc/larder/copyright", f"License: {LICENCE}\n\n{mit}\n{also}\n".encode())
     tree.add(f"{prefix}/share/doc/larder/examples/larder.toml", every)
-    # Short: where the packager's text changes, an upgrade asks whoever changed the file what to do.
+    # Short: where the packager's text changes, an upgrade asks operators who changed the file what to do.
     tree.add("etc/larder/larder.toml", CONFIGURATION.encode())
     return tree
 

@@ -251,7 +251,7 @@ fn decode_records<const NAMES: bool>(
             Some(packet) if !NAMES => out.take(&keying.of(packet), &seen(), keying.seed),
             plain => {
                 let place = (file, batch.base_offset + offset as u64);
-                let is_for_names = NAMES && record.interface % 2 == 1;
+                let is_for_names = NAMES && batch.is_for_names(record.interface);
                 let odd = Odd { plain, link_type: record.link_type, is_for_names, place };
                 out.take_odd(odd, &seen(), keying);
             }
@@ -292,11 +292,12 @@ impl Decoded {
         self.for_names += u32::from(is_for_names);
         let decoded = plain.map_or_else(|| packet::decode_odd(link_type, seen.frame), Ok);
         match decoded.map(|packet| keying.of(packet)) {
-            Ok(packet) if is_for_names => {
-                let scope = packet.scope.for_names();
-                self.take(&Packet { scope, ..packet }, seen, keying.seed);
+            Ok(mut packet) => {
+                if is_for_names {
+                    packet.scope = packet.scope.for_names();
+                }
+                self.take(&packet, seen, keying.seed);
             }
-            Ok(packet) => self.take(&packet, seen, keying.seed),
             Err(skip) => self.skip(skip, place.0, place.1),
         }
     }

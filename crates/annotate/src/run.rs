@@ -1,7 +1,7 @@
 //! Connects the parts of a run: inputs, names, workers, outputs, and the summary.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use larder_io::batch::{Source, SourceOptions};
 use larder_io::frame_filter::{FilterCounts, FrameFilter};
@@ -54,13 +54,11 @@ pub fn run_observed(
         return Err(Error::Options(format!("--names-read with --store: {why}")));
     }
     let stopped = || Ok(Summary { interrupted: true, ..Summary::default() });
-    let inputs = match open_inputs(&options.read, &progress.stop) {
+    let open = |endpoints| open_inputs(endpoints, &progress.stop);
+    let opened = open(&options.read).and_then(|read| Ok((read, open(&options.names_read)?)));
+    let (inputs, for_names) = match opened {
         Err(Error::Read(InputError::Stopped)) => return stopped(),
-        inputs => inputs?,
-    };
-    let for_names = match open_inputs(&options.names_read, &progress.stop) {
-        Err(Error::Read(InputError::Stopped)) => return stopped(),
-        inputs => inputs?,
+        opened => opened?,
     };
     let mut files: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
     let filter = filter_of(options)?;
@@ -71,7 +69,13 @@ pub fn run_observed(
     let is_pipe = |input: &Input| matches!(input.content, Content::Stream { live: true, .. });
     let live = inputs.iter().any(is_pipe);
     let filtered = filter.as_ref().map(FrameFilter::counts);
-    match open_source(inputs, for_names, filter, source_options(options), &progress.stop) {
+    match Source::open_with_names(
+        inputs,
+        for_names,
+        filter,
+        source_options(options),
+        &progress.stop,
+    ) {
         Err(InputError::Stopped) => stopped(),
         source => {
             let feed = Feed { source: source?, files, live, capture: None, filtered };
@@ -85,22 +89,6 @@ fn filter_of(options: &Options) -> Result<Option<FrameFilter>, Error> {
     let text = options.filter.trim();
     let filter = (!text.is_empty()).then(|| FrameFilter::new(text)).transpose();
     filter.map_err(|error| Error::Options(format!("the filter {text:?}: {error}")))
-}
-
-fn open_source(
-    inputs: Vec<Input>,
-    for_names: Vec<Input>,
-    filter: Option<FrameFilter>,
-    options: SourceOptions,
-    stop: &AtomicBool,
-) -> Result<Source, InputError> {
-    match filter {
-        filter if !for_names.is_empty() => {
-            Source::open_with_names(inputs, for_names, filter, options, stop)
-        }
-        Some(filter) => Source::open_filtered(inputs, filter, options, stop),
-        None => Source::open(inputs, options, stop),
-    }
 }
 
 /// The same for interfaces that [`live::open`] has opened: runs until `progress.stop`.
@@ -342,10 +330,11 @@ fn first_packet_ns(
     let inputs = open_inputs(&options.read, &progress.stop)?;
     let for_names = open_inputs(&options.names_read, &progress.stop)?;
     let (filter, of_source) = (filter_of(options)?, SourceOptions::default());
-    let mut source = match open_source(inputs, for_names, filter, of_source, &progress.stop) {
-        Err(InputError::Stopped) => return Ok(None),
-        source => source?,
-    };
+    let mut source =
+        match Source::open_with_names(inputs, for_names, filter, of_source, &progress.stop) {
+            Err(InputError::Stopped) => return Ok(None),
+            source => source?,
+        };
     let mut decoded = Decoded::default();
     while let Some(batch) = source.next_batch(&progress.stop) {
         decode(&batch, 1, Keying::of_options(options), &mut decoded);

@@ -455,7 +455,7 @@ impl Packets {
         self.scratch.clear();
         for (number, record) in (1..=u64::from(work.decoded.packets)).zip(sound) {
             let packet = work.packets_before + number;
-            if batch.for_names && record.interface % 2 == 1 {
+            if batch.is_for_names(record.interface) {
                 continue;
             }
             while let Some(names) = resolved.next_if(|names| names.packet <= packet) {

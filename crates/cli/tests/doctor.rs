@@ -69,7 +69,7 @@ fn ports_and_files() {
     let (code, lines) = doctor(&mut scratch.larder(), "doctor dns");
     assert_eq!(code, Some(1), "{lines:#?}");
     says(&lines, "FAIL", "dns settings", "none/list");
-    // Whoever asks for all may not want this one.
+    // A user who checks all programs may not run this one.
     let (_, lines) = doctor(&mut scratch.larder(), "doctor");
     says(&lines, "warn", "dns settings", "none/list");
     scratch.write("larder.toml", format!("{ORIGIN}listen = \"127.0.0.1:0\"\n"));

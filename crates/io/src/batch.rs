@@ -103,6 +103,11 @@ impl Batch {
     pub fn begin(&self) -> Option<usize> {
         self.start.or_else(|| self.capture.find_record(&self.bytes, 0))
     }
+
+    /// True if packets of this interface are read for names only.
+    pub fn is_for_names(&self, interface: u32) -> bool {
+        self.for_names && interface % 2 == 1
+    }
 }
 
 /// The result of [`Source::poll_batch`].
@@ -154,7 +159,7 @@ impl Source {
         {
             return Source::new(input, 0, options, stop);
         }
-        Source::merged("merged inputs".to_owned(), [inputs, Vec::new()], None, options, stop)
+        Source::merged([inputs, Vec::new()], None, options, stop)
     }
 
     /// Like [`Source::open`], for the records that a filter selects.
@@ -164,8 +169,7 @@ impl Source {
         options: SourceOptions,
         stop: &AtomicBool,
     ) -> Result<Source, InputError> {
-        let inputs = [inputs, Vec::new()];
-        Source::merged("filtered inputs".to_owned(), inputs, Some(filter), options, stop)
+        Source::merged([inputs, Vec::new()], Some(filter), options, stop)
     }
 
     /// Like [`Source::open`] with a filter or without, and reads `for_names` with `inputs`, in order of
@@ -177,14 +181,13 @@ impl Source {
         options: SourceOptions,
         stop: &AtomicBool,
     ) -> Result<Source, InputError> {
-        let inputs = [inputs, for_names];
-        let mut source = Source::merged("merged inputs".to_owned(), inputs, filter, options, stop)?;
-        source.for_names = true;
-        Ok(source)
+        if for_names.is_empty() && filter.is_none() {
+            return Source::open(inputs, options, stop);
+        }
+        Source::merged([inputs, for_names], filter, options, stop)
     }
 
     fn merged(
-        name: String,
         [inputs, for_names]: [Vec<Input>; 2],
         filter: Option<FrameFilter>,
         options: SourceOptions,
@@ -194,12 +197,15 @@ impl Source {
             && inputs
                 .iter()
                 .any(|input| matches!(input.content, Content::Stream { live: true, .. }));
+        let name = if filter.is_some() { "filtered inputs" } else { "merged inputs" };
+        let has_names = !for_names.is_empty();
         let damage = Arc::default();
         let counts = Arc::clone(&damage);
         // It waits for the first record of each, and one may be a silent pipe.
         let merge = waiting(stop, move || Merge::open(inputs, for_names, filter, counts))?;
         let stream = Stream::start(move || Ok(Box::new(merge) as Box<dyn Read + Send>), live);
-        Source::from_stream(name, stream, 0, options, damage, stop)
+        let source = Source::from_stream(name.to_owned(), stream, 0, options, damage, stop)?;
+        Ok(Source { for_names: has_names, ..source })
     }
 
     /// Opens one input; `file` is repeated in its batches. Waits for the header.
