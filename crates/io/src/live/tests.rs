@@ -463,8 +463,16 @@ fn counts_outlive_the_capture() {
         counts.refresh();
         let counts = &counts.interfaces()[0];
         assert_eq!((counts.received.load(Relaxed), counts.delivered.load(Relaxed)), (1, 0));
-        let open = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap();
-        assert_eq!(open.lines().count(), 2, "the head and the generator: {open}");
+        let start = Instant::now();
+        // A process that another test starts has our descriptors until it executes its program.
+        loop {
+            let open = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap();
+            if open.lines().count() == 2 {
+                break;
+            }
+            assert!(start.elapsed() < WAIT, "the head and the generator: {open}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     });
 }
 
