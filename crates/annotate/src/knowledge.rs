@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 
 use larder_io::batch::{Batch, Polled, Source, SourceOptions};
 use larder_io::frame_filter::FrameFilter;
+use larder_io::selection::Selection;
 use larder_wire::packet::Packet;
 use larder_wire::scope::Scope;
 
@@ -386,7 +387,8 @@ pub fn open_packets(
     let filter = FrameFilter::new(filter)
         .map_err(|error| Error::Options(format!("the filter {filter:?}: {error}")))?;
     let of_source = SourceOptions { batch_bytes: BATCH_BYTES, in_flight: 4 };
-    Ok(Source::open_filtered(inputs, filter, of_source, &progress.stop)?)
+    let selection = Selection { filter: Some(filter), ..Selection::default() };
+    Ok(Source::open_selected(inputs, Vec::new(), selection, of_source, &progress.stop)?)
 }
 
 #[cfg(test)]

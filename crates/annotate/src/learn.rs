@@ -331,6 +331,7 @@ impl NameLearner {
             dst: packet.dst,
             dst_port: packet.dst_port,
             scope: packet.scope.network(),
+            for_names: packet.scope.is_for_names(),
             file: place.file,
             offset: place.offset,
             hop_limit,

@@ -167,6 +167,13 @@ pub struct Options {
     /// Captures that are read for their names only, in order of time with [`Options::read`] (`--names-read`). Not
     /// with a store.
     pub names_read: Vec<Endpoint>,
+    /// Packets of captures before this time are read for their names only, ns since 1970 UTC.
+    pub from_ns: Option<i64>,
+    /// Packets of captures at this time or later are not read, ns since 1970 UTC.
+    pub to_ns: Option<i64>,
+    /// When the capture began, of which the first file may be a later part, ns since 1970 UTC. Without
+    /// it, the time of the first packet.
+    pub capture_began_ns: Option<i64>,
     /// Names known before the first packet (`--names-load`).
     pub names_load: Option<PathBuf>,
     /// File for the names at the end (`--names-save`).
@@ -240,6 +247,9 @@ impl Default for Options {
             unresolved: Unresolved::False,
             ports_numeric: false,
             names_read: Vec::new(),
+            from_ns: None,
+            to_ns: None,
+            capture_began_ns: None,
             names_load: None,
             names_save: None,
             eve: None,

@@ -120,6 +120,8 @@ pub struct Plan {
     pub keying: Keying,
     /// Packets to read at most.
     pub packets_max: Option<u64>,
+    /// When the capture began; without it, at the first packet. ns since 1970 UTC.
+    pub capture_began_ns: Option<i64>,
     /// Cores that the workers are bound to, one each.
     pub pins: Vec<usize>,
 }
@@ -133,13 +135,15 @@ pub fn run(
     progress: &Progress,
     plan: &Plan,
 ) -> Result<Counted, Error> {
-    let &Plan { keying, packets_max, ref pins } = plan;
+    let &Plan { keying, packets_max, capture_began_ns, ref pins } = plan;
     let count = workers.len();
+    let mut learner = LearnerState::new(learner, count, keying, packets_max);
+    learner.capture_start_ns = capture_began_ns;
     let pipeline = Pipeline {
         schedule: Mutex::new(Schedule::new(count)),
         changed: Condvar::new(),
         source: Mutex::new(source),
-        learner: Mutex::new(LearnerState::new(learner, count, keying, packets_max)),
+        learner: Mutex::new(learner),
         sink: Mutex::new(sink),
         progress,
         depth: depth(count),

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use larder_io::batch::{Source, SourceOptions};
 use larder_io::frame_filter::{FilterCounts, FrameFilter};
 use larder_io::input::{Content, Input, InputError};
+use larder_io::selection::Selection;
 use larder_store::serve::Server;
 
 use crate::control::Control;
@@ -49,9 +50,11 @@ pub fn run_observed(
     if crate::exports::is_wanted(options) {
         return crate::exports::run(options, progress);
     }
-    if !options.names_read.is_empty() && options.store.is_some() {
+    let reads_for_names = !options.names_read.is_empty() || options.from_ns.is_some();
+    if reads_for_names && options.store.is_some() {
         let why = "a store numbers every packet that is read; store the packets of -r in a run of its own";
-        return Err(Error::Options(format!("--names-read with --store: {why}")));
+        let flag = if options.from_ns.is_some() { "--from" } else { "--names-read" };
+        return Err(Error::Options(format!("{flag} with --store: {why}")));
     }
     let stopped = || Ok(Summary { interrupted: true, ..Summary::default() });
     let open = |endpoints| open_inputs(endpoints, &progress.stop);
@@ -61,18 +64,18 @@ pub fn run_observed(
         opened => opened?,
     };
     let mut files: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
-    let filter = filter_of(options)?;
-    if filter.is_some() {
-        // Offsets in the filtered packets are not offsets in a file.
-        files = vec![format!("the packets that the filter takes of {}", files.join(", "))];
+    let selection = selection_of(options)?;
+    if !selection.is_all() {
+        // Offsets in the selected packets are not offsets in a file.
+        files = vec![format!("the selected packets of {}", files.join(", "))];
     }
     let is_pipe = |input: &Input| matches!(input.content, Content::Stream { live: true, .. });
     let live = inputs.iter().any(is_pipe);
-    let filtered = filter.as_ref().map(FrameFilter::counts);
-    match Source::open_with_names(
+    let filtered = selection.filter.as_ref().map(FrameFilter::counts);
+    match Source::open_selected(
         inputs,
         for_names,
-        filter,
+        selection,
         source_options(options),
         &progress.stop,
     ) {
@@ -84,11 +87,12 @@ pub fn run_observed(
     }
 }
 
-/// The filter for packets of files.
-fn filter_of(options: &Options) -> Result<Option<FrameFilter>, Error> {
+/// What is read of files.
+fn selection_of(options: &Options) -> Result<Selection, Error> {
     let text = options.filter.trim();
     let filter = (!text.is_empty()).then(|| FrameFilter::new(text)).transpose();
-    filter.map_err(|error| Error::Options(format!("the filter {text:?}: {error}")))
+    let filter = filter.map_err(|error| Error::Options(format!("the filter {text:?}: {error}")))?;
+    Ok(Selection { filter, from_ns: options.from_ns, to_ns: options.to_ns })
 }
 
 /// The same for interfaces that [`live::open`] has opened: runs until `progress.stop`.
@@ -147,6 +151,7 @@ fn run_source(
     let plan = pipeline::Plan {
         keying: Keying::of_options(options),
         packets_max: options.packets_max,
+        capture_began_ns: options.capture_began_ns,
         pins: options.pins.clone(),
     };
     let counted = pipeline::run(&mut source, &mut writer, learner, &mut workers, progress, &plan)?;
@@ -329,12 +334,12 @@ fn first_packet_ns(
     }
     let inputs = open_inputs(&options.read, &progress.stop)?;
     let for_names = open_inputs(&options.names_read, &progress.stop)?;
-    let (filter, of_source) = (filter_of(options)?, SourceOptions::default());
-    let mut source =
-        match Source::open_with_names(inputs, for_names, filter, of_source, &progress.stop) {
-            Err(InputError::Stopped) => return Ok(None),
-            source => source?,
-        };
+    let (selection, of_source) = (selection_of(options)?, SourceOptions::default());
+    let source = Source::open_selected(inputs, for_names, selection, of_source, &progress.stop);
+    let mut source = match source {
+        Err(InputError::Stopped) => return Ok(None),
+        source => source?,
+    };
     let mut decoded = Decoded::default();
     while let Some(batch) = source.next_batch(&progress.stop) {
         decode(&batch, 1, Keying::of_options(options), &mut decoded);

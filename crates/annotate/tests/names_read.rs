@@ -111,6 +111,9 @@ fn only_names() {
     assert_eq!(records.len(), 1, "{records:?}");
     assert_eq!(records[0]["destination.domain"], "h1.larder.example");
     assert_eq!((made.summary.packets, made.summary.packets_for_names), (2, 2));
+    let answers = String::from_utf8_lossy(&made.files["dns.log"]);
+    assert!(!answers.contains("h1.larder.example"), "{answers}");
+    assert_eq!(made.summary.answers, 0);
     let packets = folder.keep("written.pcapng", &made.files["packets.pcapng"]);
     assert_eq!(frames(&packets).len(), 2, "-w has the packets of the log only");
     let without = same_on_all_cores("without", &Options { names_read: Vec::new(), ..options });

@@ -105,6 +105,10 @@ pub fn annotate(resolved: Resolved, again: Again) -> Outcome {
     let wants_summary = settings.input.names_at.is_none() || summary.input_damaged;
     if !quiet && wants_summary {
         let _ = write!(std::io::stderr(), "{}", summary::text(&summary, started.elapsed()));
+        let has_range = settings.input.from.is_some() || settings.input.to.is_some();
+        if has_range && summary.packets == 0 {
+            let _ = writeln!(std::io::stderr(), "{}", summary::OUT_OF_RANGE);
+        }
     }
     if let Some(why) = summary.failure {
         return Err(Failure::usage(why));
@@ -175,21 +179,15 @@ pub fn format(word: &str) -> OutputFormat {
     }
 }
 
-// An option of the library without a row has its default.
-#[allow(clippy::needless_update)]
 fn options(settings: &Annotate) -> Result<Options, Failure> {
     let Annotate { input, output, names, limits, rotation, capture, store, operation } = settings;
-    let endpoint = |path: &Option<PathBuf>| path.clone().map(Endpoint::from);
-    let (read, filter, names_at) = packets_and_addresses(input)?;
     let access = live::access(operation)?;
     Ok(Options {
-        read,
-        filter,
         format: format(output.format),
         output: output.output.clone().into(),
         ipfix_to: ipfix_to(output)?,
         // With a store it names the folder.
-        write_packets: endpoint(&output.write).filter(|_| store.store.is_none()),
+        write_packets: endpoint(output.write.as_ref()).filter(|_| store.store.is_none()),
         directory: output.directory.clone(),
         names: sources(&names.names),
         cores: limits.cores,
@@ -199,7 +197,6 @@ fn options(settings: &Annotate) -> Result<Options, Failure> {
         reassembly_budget_bytes: limits.reassembly_budget,
         candidates_max: names.candidates,
         seed: limits.seed,
-        packets_max: input.count,
         sort_by: match output.sort {
             "start" => SortBy::Start,
             _ => SortBy::End,
@@ -215,17 +212,8 @@ fn options(settings: &Annotate) -> Result<Options, Failure> {
             _ => Unresolved::False,
         },
         ports_numeric: output.numeric,
-        names_read: input.names_read.iter().cloned().map(Endpoint::from).collect(),
         names_load: names.names_load.clone(),
         names_save: names.names_save.clone(),
-        eve: endpoint(&input.eve),
-        zeek_log: endpoint(&input.zeek_log),
-        zeek_dns: input.zeek_dns.iter().cloned().map(Endpoint::from).collect(),
-        dnstap: endpoint(&input.dnstap),
-        flows_listen: addresses(&input.flows_listen, IPFIX_PORT)?,
-        flows_read: input.flows_read.iter().cloned().map(Endpoint::from).collect(),
-        flows_delay_s: input.flows_delay,
-        names_at,
         tcp_idle_s: limits.tcp_idle,
         udp_idle_s: limits.udp_idle,
         linger_s: limits.linger,
@@ -244,8 +232,36 @@ fn options(settings: &Annotate) -> Result<Options, Failure> {
             control: crate::addresses::control(operation.ctl.as_ref(), &operation.ctl_mode)?,
             metrics: crate::addresses::metrics(operation.metrics.as_ref())?,
         },
+        ..of_inputs(input)?
+    })
+}
+
+/// What is read, and what of it.
+fn of_inputs(input: &Input) -> Result<Options, Failure> {
+    let endpoints = |paths: &[PathBuf]| paths.iter().cloned().map(Endpoint::from).collect();
+    let (read, filter, names_at) = packets_and_addresses(input)?;
+    Ok(Options {
+        read,
+        filter,
+        packets_max: input.count,
+        names_read: endpoints(&input.names_read),
+        from_ns: input.from,
+        to_ns: input.to,
+        capture_began_ns: input.capture_began,
+        eve: endpoint(input.eve.as_ref()),
+        zeek_log: endpoint(input.zeek_log.as_ref()),
+        zeek_dns: endpoints(&input.zeek_dns),
+        dnstap: endpoint(input.dnstap.as_ref()),
+        flows_listen: addresses(&input.flows_listen, IPFIX_PORT)?,
+        flows_read: endpoints(&input.flows_read),
+        flows_delay_s: input.flows_delay,
+        names_at,
         ..Options::default()
     })
+}
+
+fn endpoint(path: Option<&PathBuf>) -> Option<Endpoint> {
+    path.cloned().map(Endpoint::from)
 }
 
 /// The captures, and the words without a flag: a filter, or the addresses of `--names-at`.

@@ -14,6 +14,10 @@ use larder_settings::amounts::{scaled, size};
 /// Exporters of flows with a line of their own.
 const EXPORTERS_LISTED: usize = 8;
 
+/// What a summary without packets says of a range of time.
+pub const OUT_OF_RANGE: &str =
+    "range      no packet is between --from and --to; check their dates and time zones";
+
 /// The summary, several lines, each with its line feed.
 pub fn text(summary: &Summary, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64();
@@ -28,7 +32,7 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
     );
     if summary.packets_for_names > 0 {
         let count = grouped(summary.packets_for_names);
-        let _ = writeln!(text, "names-read {count} packets, for their names only");
+        let _ = writeln!(text, "for names  {count} more packets, which are not in the log");
     }
     if let Some(all) = summary.filtered_of {
         let (some, all) = (grouped(summary.packets), grouped(all));

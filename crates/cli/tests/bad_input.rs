@@ -319,6 +319,14 @@ fn places_that_take_nothing_are_refused() {
         ("--names-read in.pcap -w st --store 1GiB", "in a run of its own"),
         ("--names-read in.pcap --eve in.pcap", "--names-save"),
         ("--names-read in.pcap --flows-read in.pcap", "with -r"),
+        ("--from yesterday", "expected a time"),
+        ("--from 20 --to 20", "exchange them"),
+        ("--from 20 -c 5", "--to instead"),
+        ("--from 20 -w st --store 1GiB", "in a run of its own"),
+        ("--to 20 --eve in.pcap", "with another program"),
+        ("--from 20 --flows-read in.pcap", "only with the flows of -r"),
+        ("--from 20 --names-at 30 192.0.2.1", "only with the flows of -r"),
+        ("--capture-began 20 --zeek-log in.pcap", "only with the flows of -r"),
     ] {
         scratch.run(&format!("annotate --quiet -r in.pcap {line}")).refused(&[said]);
     }

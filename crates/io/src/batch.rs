@@ -40,11 +40,11 @@ pub use crate::batch_memory::Bytes;
 use crate::batch_memory::{BatchMemory, BytesContent, lock};
 pub use crate::damage::{SourceDamage, SourceDamageKind};
 use crate::decode;
-use crate::frame_filter::FrameFilter;
 use crate::input::{Content, Input, InputError, waiting};
 use crate::live::{Filled, Live};
 use crate::mapped::{Mapped, RELEASE_BYTES};
 use crate::merge::Merge;
+use crate::selection::Selection;
 use crate::stream::{CHUNK_BYTES, STOP_CHECK, Stream};
 
 /// The longest that a complete record of a live stream waits for its batch to fill.
@@ -159,50 +159,41 @@ impl Source {
         {
             return Source::new(input, 0, options, stop);
         }
-        Source::merged([inputs, Vec::new()], None, options, stop)
+        Source::merged([inputs, Vec::new()], Selection::default(), options, stop)
     }
 
-    /// Like [`Source::open`], for the records that a filter selects.
-    pub fn open_filtered(
-        inputs: Vec<Input>,
-        filter: FrameFilter,
-        options: SourceOptions,
-        stop: &AtomicBool,
-    ) -> Result<Source, InputError> {
-        Source::merged([inputs, Vec::new()], Some(filter), options, stop)
-    }
-
-    /// Like [`Source::open`] with a filter or without, and reads `for_names` with `inputs`, in order of
-    /// time: its packets have odd interfaces, and the filter is not for them.
-    pub fn open_with_names(
+    /// Like [`Source::open`], for the records that are selected, and reads `for_names` with `inputs`, in
+    /// order of time: packets that are read for names only have odd interfaces.
+    pub fn open_selected(
         inputs: Vec<Input>,
         for_names: Vec<Input>,
-        filter: Option<FrameFilter>,
+        selection: Selection,
         options: SourceOptions,
         stop: &AtomicBool,
     ) -> Result<Source, InputError> {
-        if for_names.is_empty() && filter.is_none() {
+        if for_names.is_empty() && selection.is_all() {
             return Source::open(inputs, options, stop);
         }
-        Source::merged([inputs, for_names], filter, options, stop)
+        Source::merged([inputs, for_names], selection, options, stop)
     }
 
     fn merged(
         [inputs, for_names]: [Vec<Input>; 2],
-        filter: Option<FrameFilter>,
+        selection: Selection,
         options: SourceOptions,
         stop: &AtomicBool,
     ) -> Result<Source, InputError> {
-        let live = filter.is_some()
+        let is_all = selection.is_all();
+        let live = !is_all
             && inputs
                 .iter()
                 .any(|input| matches!(input.content, Content::Stream { live: true, .. }));
-        let name = if filter.is_some() { "filtered inputs" } else { "merged inputs" };
-        let has_names = !for_names.is_empty();
+        let name = if is_all { "merged inputs" } else { "selected packets" };
+        let has_names = !for_names.is_empty() || selection.from_ns.is_some();
         let damage = Arc::default();
         let counts = Arc::clone(&damage);
         // It waits for the first record of each, and one may be a silent pipe.
-        let merge = waiting(stop, move || Merge::open(inputs, for_names, filter, counts))?;
+        let merge = waiting(stop, move || Merge::open(inputs, for_names, selection, counts))?;
         let stream = Stream::start(move || Ok(Box::new(merge) as Box<dyn Read + Send>), live);
         let source = Source::from_stream(name.to_owned(), stream, 0, options, damage, stop)?;
         Ok(Source { for_names: has_names, ..source })

@@ -39,13 +39,14 @@ impl FrameFilter {
         Arc::clone(&self.counts)
     }
 
-    /// True if the filter selects the frame. An error: the filter cannot be compiled for this link
-    /// type.
+    /// True if the filter selects the frame, which the counts have if `is_counted`. An error: the
+    /// filter cannot be compiled for this link type.
     pub(crate) fn takes(
         &mut self,
         link_type: u16,
         frame: &[u8],
         original_len: u32,
+        is_counted: bool,
     ) -> Result<bool, String> {
         let known = self.programs.iter().position(|(known, _)| *known == link_type);
         let number = match known {
@@ -58,8 +59,10 @@ impl FrameFilter {
             }
         };
         let is_taken = run(&self.programs[number].1, frame, original_len) != 0;
-        self.counts.seen.fetch_add(1, Ordering::Relaxed);
-        self.counts.taken.fetch_add(u64::from(is_taken), Ordering::Relaxed);
+        if is_counted {
+            self.counts.seen.fetch_add(1, Ordering::Relaxed);
+            self.counts.taken.fetch_add(u64::from(is_taken), Ordering::Relaxed);
+        }
         Ok(is_taken)
     }
 }

@@ -5,12 +5,12 @@
 //! times follow the order of the inputs; inside one input the order of the file is kept, also where
 //! its clock steps back. So code that reads one capture reads many.
 //!
-//! Inputs may be for names only. Then there are two interfaces for each link type, the first for the
-//! other inputs and the second, which has an odd number, for these.
+//! Inputs may be for names only, and so may the records before a time. Then there are two interfaces
+//! for each link type, the first for the other records and the second, which has an odd number, for
+//! these.
 //!
-//! Damage is counted here, where the file and the offset in it are known. A filter, if there is
-//! one, is applied here, so that a reader of the stream sees what a filter in the kernel would have
-//! passed. It is not for inputs that are read for names only.
+//! Damage is counted here, where the file and the offset in it are known. A [`Selection`] is
+//! applied here, so that a reader of the stream sees what a filter in the kernel would have passed.
 //!
 //! Bounds: a mapped file costs 16 MiB of pages; a stream costs a window of its decoder and a buffer
 //! of `LOOKAHEAD_BYTES` at most (usually 256 KiB and a record).
@@ -27,9 +27,9 @@ use larder_wire::capture::{Capture, HEADER_BYTES, Step, write};
 use crate::batch_memory::lock;
 use crate::damage::{SourceDamage, SourceDamageKind};
 use crate::decode;
-use crate::frame_filter::FrameFilter;
 use crate::input::{Content, Input, InputError};
 use crate::mapped::{Mapped, RELEASE_BYTES};
+use crate::selection::Selection;
 
 /// Bytes read from a stream at once.
 const READ_BYTES: usize = 256 << 10;
@@ -47,7 +47,7 @@ pub struct Merge {
     /// Bytes of `out` that were read.
     out_start: usize,
     damage: Arc<Mutex<Vec<SourceDamage>>>,
-    filter: Option<FrameFilter>,
+    selection: Selection,
     /// An input arrives as it happens: each record is returned at once.
     is_live: bool,
     /// The input whose record was given last, which has not been stepped to its next one.
@@ -91,11 +91,11 @@ struct Next {
 
 impl Merge {
     /// Reads every header and first record. Damage found later is reported to `damage`. The stream
-    /// has the records of `inputs` that `filter` selects, and all of `for_names`.
+    /// has the records of `inputs` and of `for_names` that `selection` takes.
     pub fn open(
         inputs: Vec<Input>,
         for_names: Vec<Input>,
-        filter: Option<FrameFilter>,
+        selection: Selection,
         damage: Arc<Mutex<Vec<SourceDamage>>>,
     ) -> Result<Merge, InputError> {
         let mut out = Vec::with_capacity(OUT_BYTES);
@@ -103,11 +103,14 @@ impl Merge {
         let mut merge = Merge {
             heads: Vec::new(),
             order: BinaryHeap::new(),
-            interfaces: Interfaces { link_types: Vec::new(), for_names: !for_names.is_empty() },
+            interfaces: Interfaces {
+                link_types: Vec::new(),
+                for_names: !for_names.is_empty() || selection.from_ns.is_some(),
+            },
             out,
             out_start: 0,
             damage,
-            filter,
+            selection,
             is_live: inputs
                 .iter()
                 .any(|input| matches!(input.content, Content::Stream { live: true, .. })),
@@ -130,10 +133,16 @@ impl Merge {
         let head = &mut self.heads[number];
         loop {
             head.advance(&self.damage);
-            let filter = self.filter.as_mut().filter(|_| !head.for_names);
-            let (Some(next), Some(filter)) = (&head.next, filter) else { break };
+            let Some(next) = &head.next else { break };
+            if !self.selection.is_in_time(next.ts_ns) {
+                head.next = None;
+                continue;
+            }
+            let is_counted = !self.selection.is_early(next.ts_ns);
+            let filter = self.selection.filter.as_mut().filter(|_| !head.for_names);
+            let Some(filter) = filter else { break };
             let frame = &head.bytes()[next.frame.clone()];
-            match filter.takes(next.link_type, frame, next.original_len) {
+            match filter.takes(next.link_type, frame, next.original_len, is_counted) {
                 Ok(true) => break,
                 Ok(false) => head.next = None,
                 Err(why) => return Err(InputError::Filter { name: head.name.clone(), why }),
@@ -159,7 +168,8 @@ impl Merge {
             let Some(Reverse((ts_ns, number))) = self.order.pop() else { break };
             let head = &mut self.heads[number];
             if let Some(next) = head.next.take() {
-                let interface = self.interfaces.of(next.link_type, head.for_names, &mut self.out);
+                let for_names = head.for_names || self.selection.is_early(ts_ns);
+                let interface = self.interfaces.of(next.link_type, for_names, &mut self.out);
                 let frame = &head.bytes()[next.frame];
                 write::packet(&mut self.out, interface, ts_ns, frame, next.original_len);
             }

@@ -17,6 +17,8 @@ pub(super) struct Carrier {
     pub dst: Addr,
     pub dst_port: u16,
     pub scope: Scope,
+    /// It is read for its names only: it counts as no response, and `dns.log` does not have it.
+    pub for_names: bool,
     pub file: u32,
     pub offset: u64,
     /// Hop limit (TTL) of its IP packet, where that is read.

@@ -183,7 +183,7 @@ impl NameLearner {
                     self.damage(error.as_str(), carrier);
                 }
                 if !reading.extract.is_empty() {
-                    self.answers += 1;
+                    self.answers += u64::from(!carrier.for_names);
                     self.learn(carrier, reading, learned_from);
                 }
             }
@@ -269,6 +269,11 @@ impl NameLearner {
         self.log_answer(carrier, extract, learned_from, standing);
     }
 
+    /// The lines of `dns.log`, if it has this packet.
+    fn log_for(&mut self, carrier: &Carrier) -> Option<&mut Vec<AnswerLine>> {
+        self.log.as_mut().filter(|_| !carrier.for_names)
+    }
+
     /// Adds a line to `dns.log` for the name as queried. Multicast DNS needs no query: it gets a line for
     /// each name that owns addresses (at most `answers::NAMES_MAX`).
     fn log_answer(
@@ -278,7 +283,7 @@ impl NameLearner {
         learned_from: NameProtocol,
         standing: Standing,
     ) {
-        let Some(log) = &mut self.log else { return };
+        let Some(log) = self.log_for(carrier) else { return };
         let to_group = carrier.dst.is_multicast_or_broadcast();
         let mut line = |asked: &[u8], addresses: Given| {
             log.push(AnswerLine {
@@ -312,9 +317,9 @@ impl NameLearner {
         learned_from: NameProtocol,
         standing: Standing,
     ) {
-        self.answers += 1;
+        self.answers += u64::from(!carrier.for_names);
         self.names.learn(&carrier.observation(name, given, learned_from, standing));
-        if let Some(log) = &mut self.log {
+        if let Some(log) = self.log_for(carrier) {
             let line = carrier.answer_line(name, learned_from, standing);
             log.push(AnswerLine { addresses: vec![given], ..line });
         }

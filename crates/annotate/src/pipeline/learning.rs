@@ -22,7 +22,8 @@ pub(super) struct LearnerState {
     pub finished_before: u64,
     packets_max: Option<u64>,
     pub time_ns: i64,
-    capture_start_ns: Option<i64>,
+    /// When the capture began; before the first packet `None`, unless the caller knows.
+    pub capture_start_ns: Option<i64>,
     pub previous: Option<Previous>,
     keying: Keying,
     workers: usize,

@@ -45,6 +45,7 @@ pub(super) fn check_inputs(options: &Options, is_live: bool) -> Result<(), Failu
     if !options.names_read.is_empty() {
         check_names_read(options)?;
     }
+    check_times(options, is_live)?;
     let has_names =
         !options.zeek_dns.is_empty() || options.dnstap.is_some() || options.names_load.is_some();
     if options.names_at.is_some() && (is_live || has_log || has_flows) {
@@ -109,6 +110,34 @@ fn check_names_read(options: &Options) -> Result<(), Failure> {
     if options.packets_max.is_some() {
         return Err(Failure::usage(
             "--names-read with -c: it is unclear which packets count; cut the capture of -r first",
+        ));
+    }
+    Ok(())
+}
+
+/// What `--from`, `--to` and `--capture-began` go with.
+fn check_times(options: &Options, is_live: bool) -> Result<(), Failure> {
+    let of_packets = !options.read.is_empty()
+        && options.names_at.is_none()
+        && options.flows_read.is_empty()
+        && options.eve.is_none()
+        && options.zeek_log.is_none();
+    if (options.from_ns.is_some() || options.to_ns.is_some()) && !of_packets {
+        return Err(Failure::usage(
+            "--from and --to: only with the flows of -r FILE; select the lines of a log with another program",
+        ));
+    }
+    if options.capture_began_ns.is_some() && !of_packets && !is_live {
+        return Err(Failure::usage("--capture-began: only with the flows of -r FILE or -i IFACE"));
+    }
+    if let (Some(from), Some(to)) = (options.from_ns, options.to_ns)
+        && from >= to
+    {
+        return Err(Failure::usage("--from and --to: no time is between them; exchange them"));
+    }
+    if options.from_ns.is_some() && options.packets_max.is_some() {
+        return Err(Failure::usage(
+            "--from with -c: it is unclear which packets count; end the range with --to instead",
         ));
     }
     Ok(())

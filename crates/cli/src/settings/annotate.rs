@@ -95,6 +95,20 @@ settings! {
             .more("Needs -r, and is read in order of time with it. Its packets and flows are in no log and count \
                 nowhere, and a filter is not for them.")
             .why("A sensor in front of clients or at a resolver sees lookups that the sensor at the border does not."),
+        pub from: Option<i64> = INPUT.time(parse_time_ns)
+            .help("Log the packets of -r from this time on")
+            .more("larder reads earlier packets for their names only, as with --names-read. Formats: RFC 3339, \
+                seconds since 1970, or -15m for 15 minutes ago.")
+            .why("Flows of an hour get the names that were looked up before it."),
+        pub to: Option<i64> = INPUT.time(parse_time_ns)
+            .help("Log the packets of -r before this time")
+            .more("larder ignores later packets. The formats are those of --from.")
+            .why("To read one hour of a longer capture."),
+        pub capture_began: Option<i64> = INPUT.time(parse_time_ns)
+            .help("Say when the capture began")
+            .more("A flow of its first 10 seconds without a name has the reason before_capture. Without this, the \
+                capture begins with the first packet that larder reads. The formats are those of --from.")
+            .why("For a later part of a long capture, whose names --names-load has."),
         pub eve: Option<PathBuf> = INPUT.endpoint()
             .help("Add names to each line of this Suricata EVE log")
             .more("larder writes each line unchanged and adds its keys. Names come from \

@@ -1,0 +1,31 @@
+//! Which records of captures are read, and what for.
+
+use crate::frame_filter::FrameFilter;
+
+/// What is read of several captures. By default all, for all purposes.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// The frames that are read. It is not for inputs that are read for names only.
+    pub filter: Option<FrameFilter>,
+    /// Records before this time are read for names only, ns since 1970 UTC.
+    pub from_ns: Option<i64>,
+    /// Records at this time or later are not read, ns since 1970 UTC.
+    pub to_ns: Option<i64>,
+}
+
+impl Selection {
+    /// True if it leaves nothing out.
+    pub fn is_all(&self) -> bool {
+        self.filter.is_none() && self.from_ns.is_none() && self.to_ns.is_none()
+    }
+
+    /// True if a record at this time is read for names only.
+    pub(crate) fn is_early(&self, ts_ns: i64) -> bool {
+        self.from_ns.is_some_and(|from_ns| ts_ns < from_ns)
+    }
+
+    /// True if a record at this time is read.
+    pub(crate) fn is_in_time(&self, ts_ns: i64) -> bool {
+        self.to_ns.is_none_or(|to_ns| ts_ns < to_ns)
+    }
+}
