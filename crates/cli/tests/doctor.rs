@@ -56,6 +56,10 @@ fn ports_and_files() {
     let (code, lines) = doctor(&mut scratch.larder(), "doctor dns");
     assert_eq!(code, Some(1));
     says(&lines, "FAIL", "none/hints", "correct the path");
+    scratch.write("larder.toml", "[dns]\nlisten = \"127.0.0.1:0\"\nroot_hints = \".\"\n");
+    let (code, lines) = doctor(&mut scratch.larder(), "doctor dns");
+    assert_eq!(code, Some(1));
+    says(&lines, "FAIL", "dns .", "name a file in it");
     // Another program may have the TCP port of a UDP port that is free: these are chosen when they are bound.
     for transport in ["UDP", "TCP"] {
         let line = about(&lines, &format!("{transport} 127.0.0.1:0"));
@@ -168,25 +172,42 @@ fn rights() {
     says(&lines, "FAIL", "127.0.0.1:81", "setcap cap_net_bind_service+ep");
 }
 
+/// Runs a script in mounts of its own; its lines, or `None` where nothing may be mounted.
+fn with_mounts(scratch: &Scratch, test: &str, script: &str) -> Option<(Option<i32>, Vec<String>)> {
+    if !has(test, "unshare") {
+        return None;
+    }
+    let mut command = scratch.command("unshare");
+    let run = Run::of(command.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_larder")]));
+    if run.out.is_empty() {
+        skip(test, format_args!("no mount: {}", run.err.trim()));
+        return None;
+    }
+    Some((run.code, run.out.lines().map(str::to_owned).collect()))
+}
+
+/// A disk without a free byte fails, though files can be made there.
+#[test]
+fn full_directory() {
+    let scratch = Scratch::new();
+    let script = "mkdir full && mount -t tmpfs -o size=64k none full && \
+        { head -c 1000000 /dev/zero > full/fill 2>&-; : > full/empty; } && exec \"$0\" doctor annotate --dir full";
+    let Some((code, lines)) = with_mounts(&scratch, "full_directory", script) else { return };
+    assert_eq!(code, Some(1), "{lines:?}");
+    says(&lines, "FAIL", "directory full", "make room");
+}
+
 /// A kernel without io_uring is a limit, and no failure.
 #[test]
 fn io_uring_switched_off() {
-    const TEST: &str = "io_uring_switched_off";
-    if !has(TEST, "unshare") {
-        return;
-    }
     let scratch = Scratch::new();
     scratch.write("disabled", "2\n");
     scratch.write("larder.toml", ORIGIN);
     let mounted = "mount --bind disabled /proc/sys/kernel/io_uring_disabled && \
         exec \"$0\" doctor http --listen 127.0.0.1:0";
-    let mut command = scratch.command("unshare");
-    let run = Run::of(command.args(["--mount", "sh", "-c", mounted, env!("CARGO_BIN_EXE_larder")]));
-    if run.out.is_empty() {
-        return skip(TEST, format_args!("no mount: {}", run.err.trim()));
-    }
-    assert_eq!(run.code, Some(0), "{run:?}");
-    let lines: Vec<String> = run.out.lines().map(str::to_owned).collect();
+    let ran = with_mounts(&scratch, "io_uring_switched_off", mounted);
+    let Some((code, lines)) = ran else { return };
+    assert_eq!(code, Some(0), "{lines:?}");
     says(&lines, "warn", "io_uring", "sysctl kernel.io_uring_disabled=0");
 }
 

@@ -1,6 +1,7 @@
 //! Checks for `larder annotate`: interfaces, the right to capture, directories and space.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use larder_io::disk;
@@ -154,9 +155,12 @@ fn existing(dir: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Makes a file and removes it: modes do not tell what a file system permits.
+/// Makes a file with a byte and removes it: modes do not tell what a file system permits, and a full disk
+/// takes files without bytes.
 fn tempfile_in(dir: &Path) -> std::io::Result<()> {
     let path = dir.join(format!(".larder-doctor-{}", std::process::id()));
-    fs::File::create_new(&path)?;
-    fs::remove_file(&path)
+    let mut file = fs::File::create_new(&path)?;
+    let written = file.write_all(b"\n").and_then(|()| file.sync_data());
+    fs::remove_file(&path)?;
+    written
 }

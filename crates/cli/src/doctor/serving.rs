@@ -84,7 +84,11 @@ fn of_buffers(max: u64) -> Finding {
 fn of_files(program: &str, files: &[&Option<std::path::PathBuf>]) -> Vec<Finding> {
     let of_file = |path: &Path| {
         let about = format!("{program} {}", path.display().to_string().escape_debug());
-        match File::open(path) {
+        let opened = File::open(path).and_then(|file| file.metadata());
+        match opened {
+            Ok(metadata) if metadata.is_dir() => {
+                Finding::failed(&about, "is a directory; name a file in it")
+            }
             Ok(_) => Finding::fine(&about, "readable"),
             Err(error) => {
                 Finding::failed(&about, format!("{error}; correct the path or its permissions"))
