@@ -162,6 +162,7 @@ pub const PAGES: &[Page] = &[
             cp $CAPTURES/r3-newer.pcap noon.pcap
             cp $CAPTURES/r2-pair.pcap resolver.pcap
             cp $CAPTURES/r7-late.pcap border.pcap
+            cp $CAPTURES/r2-pair.pcap day.pcap
             cp $CAPTURES/dnstap-unbound.fstrm resolver.dnstap
             cp $CAPTURES/quic-v1.pcap some.pcap
             cp $CAPTURES/r1-as-asked.pcap dns.pcap
