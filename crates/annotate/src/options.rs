@@ -167,7 +167,7 @@ pub struct Options {
     /// Captures that are read for their names only, in order of time with [`Options::read`] (`--names-read`). Not
     /// with a store.
     pub names_read: Vec<Endpoint>,
-    /// Packets of captures before this time are read for their names only, ns since 1970 UTC.
+    /// Packets of captures before this time are read for their names only, ns since 1970 UTC. Not with a store.
     pub from_ns: Option<i64>,
     /// Packets of captures at this time or later are not read, ns since 1970 UTC.
     pub to_ns: Option<i64>,
