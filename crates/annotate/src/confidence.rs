@@ -159,6 +159,12 @@ impl Counters {
         self.parents[parent].add(is_right);
     }
 
+    /// The number of all trials.
+    #[cfg(test)]
+    pub fn all(&self) -> u64 {
+        self.parents.iter().map(|trials| u64::from(trials.all)).sum()
+    }
+
     /// The confidence of a name in `cell`, percent.
     pub fn confidence(&self, cell: Cell) -> u8 {
         let (at, parent) = cell.numbers();

@@ -7,7 +7,7 @@
 //! ```text
 //! from a worker   when                                       here
 //! statement       the responder accepted a stated name       an alias is learned (`aliases`)
-//! trial           the record of such a flow is due           the choice without its own statement
+//! trial           the same; judged 5 s later (`waiting`)     the choice without its own statement
 //!                                                            is compared with the statement
 //! undecided       the record of a flow with a looked-up      its name is chosen, its confidence is
 //!                 name, which states none, is due            set, and the record is written
@@ -15,7 +15,12 @@
 //!
 //! The decision falls when the record is due, not at the first packet: flows open in bursts, and
 //! the flow that states a name often began milliseconds before or after one that states none. The
-//! candidates stay those of the first packet (rule 7).
+//! candidates stay those of the first packet (rule 7). For the same reason a trial waits 5 s, in which
+//! other flows may state names.
+//!
+//! What is learned depends on the statements alone, in the order and by the time of their packets: on
+//! no end of a flow, and on no packet between. So a part of a capture gets the confidence that a log of
+//! the whole has, if the packets before it that state names are read.
 //!
 //! One thread at a time calls this, with the events of all workers in the order of their packets
 //! (`InOrder`). So the result depends on neither the number of workers nor their speed.
@@ -35,6 +40,7 @@ pub mod choice;
 mod fifo;
 mod hashes;
 mod usage;
+mod waiting;
 
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
@@ -49,6 +55,7 @@ use choice::{Choice, Features, Known};
 pub(crate) use hashes::Hashes;
 pub(crate) use usage::{FlowStart, Parties};
 use usage::{Keys, Usage};
+use waiting::Waiting;
 
 /// Learned aliases have this part of the names' budget.
 const ALIASES_SHARE: u64 = 16;
@@ -57,9 +64,9 @@ const USAGE_SHARE: u64 = 32;
 /// What aliases have at least, bytes: less is no use. The counts have half of it.
 const ALIASES_BYTES_MIN: u64 = 1 << 20;
 
-/// Flows that begin with one of the first packets are all tried. The shares are known well enough then, so that most
+/// Flows that begin this soon after the capture are all tried. The shares are known well enough then, so that most
 /// later ones can be spared.
-const PACKETS_TRIED: u64 = 1 << 18;
+const TRIED_NS: i64 = 600_000_000_000;
 
 /// Parts of the names' budget, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +100,8 @@ impl Budgets {
 pub struct Statement {
     /// Number of the packet with which the responder accepted it.
     pub packet: u64,
+    /// Time of that packet, ns since 1970 UTC.
+    pub time_ns: i64,
     /// The flow's first packet.
     pub(crate) flow: FlowStart,
     /// The flow.
@@ -103,6 +112,8 @@ pub struct Statement {
     pub(crate) keys: Keys,
     /// What the client means by the name that lookups gave, if the flow shows that.
     pub(crate) meaning: Option<Meaning>,
+    /// The trial of the choice, if lookups gave names and the flow is in the sample.
+    pub(crate) trial: Option<Box<Trial>>,
 }
 
 /// What a client means by the name that lookups had given the responder at the flow's first packet.
@@ -189,6 +200,8 @@ pub struct Evidence {
     learned: Option<Learned>,
     hashes: Hashes,
     counters: Counters,
+    /// Trials that are not due.
+    waiting: Waiting,
     observer: Option<Observer>,
     /// The candidates of the choice at hand.
     weighed: Weighed,
@@ -223,6 +236,7 @@ impl Evidence {
             learned: names.has(NameSource::Learned).then(learned),
             hashes,
             counters: Counters::default(),
+            waiting: Waiting::default(),
             observer,
             weighed: Weighed::default(),
         }
@@ -258,21 +272,47 @@ impl Evidence {
         }
     }
 
-    /// Chooses the name of a flow that states one, without its statement; compares the two, and counts the result.
-    /// A flow outside the sample (`is_tried`) does not count, and is for an observer only.
-    pub fn judge(&mut self, trial: &mut Trial) {
-        let is_counted = is_tried(trial.packet);
-        if !is_counted && self.observer.is_none() {
-            return;
+    /// Takes a statement of the traffic: judges the trials that are due by its time, learns it, and has its own trial
+    /// wait.
+    pub(crate) fn take(&mut self, statement: &mut Statement) {
+        let Statement { time_ns, key, client, flow, keys, meaning, trial, .. } = statement;
+        while let Some(mut trial) = self.waiting.next_due(*time_ns) {
+            self.count(&mut trial);
         }
+        self.learn(key.scope.network(), *client, *flow, keys, meaning.as_ref());
+        if let Some(trial) = trial.take() {
+            self.waiting.push(*time_ns, trial);
+        }
+    }
+
+    /// Judges a trial, and counts the result.
+    fn count(&mut self, trial: &mut Trial) {
+        let cell = self.try_out(trial);
+        self.counters.count(cell, trial.is_right());
+    }
+
+    /// Judges the trial of a line of a log, counts the result, and shows it to the observer.
+    pub fn judge(&mut self, trial: &mut Trial) {
+        self.count(trial);
+        self.show(trial);
+    }
+
+    /// Judges the trial of a record that is due, for the observer only: what counts is judged when it is stated.
+    pub(crate) fn observe(&mut self, trial: &mut Trial) {
+        self.try_out(trial);
+        self.show(trial);
+    }
+
+    /// Chooses the name of a flow that states one, without its statement.
+    fn try_out(&mut self, trial: &mut Trial) -> Cell {
         let Trial { packet, scope, start_ns, client, server, naming, candidates, .. } = trial;
         let own = Own { flow: *packet, stated: &trial.stated };
         let subject =
             Subject { own: Some(own), ..Subject::new(*scope, *start_ns, client.0, *server) };
-        let cell = self.choose(&subject, naming, candidates, &mut trial.origins);
-        if is_counted {
-            self.counters.count(cell, trial.is_right());
-        }
+        self.choose(&subject, naming, candidates, &mut trial.origins)
+    }
+
+    fn show(&mut self, trial: &mut Trial) {
         if let Some(observer) = &mut self.observer {
             let Weighed { names, features, .. } = &mut self.weighed;
             trial.features = names.drain(..).zip(features.iter().copied()).collect();
@@ -393,11 +433,14 @@ impl Evidence {
 const UNCHOOSABLE: NameFlags =
     NameFlags::UNSOLICITED.with(NameFlags::CLAIMED).with(NameFlags::LATE);
 
-/// True for a flow whose trial counts, by the number of its first packet, so that each worker knows it: the early
+/// True for a flow whose trial counts, by the time of its first packet, so that each worker knows it: the early
 /// ones, and one of eight later ones.
-pub(crate) fn is_tried(packet: u64) -> bool {
-    // Fibonacci hashing (Knuth, TAOCP volume 3, 6.4): traffic that repeats itself every eight packets is no trap.
-    packet < PACKETS_TRIED || packet.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61 == 0
+pub(crate) fn is_tried(start_ns: i64, capture_start_ns: i64) -> bool {
+    // Multiplied twice (Fibonacci hashing: Knuth, TAOCP volume 3, 6.4), so that no period of the traffic is a trap.
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mixed = (start_ns as u64).wrapping_mul(GOLDEN);
+    start_ns.saturating_sub(capture_start_ns) < TRIED_NS
+        || (mixed ^ (mixed >> 32)).wrapping_mul(GOLDEN) >> 61 == 0
 }
 
 /// Where the name of `naming` comes from.
@@ -472,12 +515,12 @@ impl InOrder {
     pub fn next_until<'a>(
         &mut self,
         packet: u64,
-        by_worker: impl ExactSizeIterator<Item = &'a [Statement]>,
-    ) -> Option<&'a Statement> {
+        by_worker: impl ExactSizeIterator<Item = &'a mut [Statement]>,
+    ) -> Option<&'a mut Statement> {
         self.next.resize(by_worker.len(), 0);
         let next = by_worker
             .zip(&mut self.next)
-            .filter_map(|(statements, next)| statements.get(*next).map(|it| (it, next)));
+            .filter_map(|(statements, next)| statements.get_mut(*next).map(|it| (it, next)));
         let (statement, next) = next.min_by_key(|(statement, _)| statement.place())?;
         (statement.packet <= packet).then(|| {
             *next += 1;

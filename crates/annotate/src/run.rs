@@ -198,7 +198,7 @@ fn learner_and_workers(
     options: &Options,
     live: bool,
     progress: &Arc<Progress>,
-    tries_all: bool,
+    is_observed: bool,
 ) -> Result<(NameLearner, Vec<Worker>), Error> {
     let count = options.cores.max(1);
     let (mut names, mut readers) = Names::new(
@@ -216,7 +216,7 @@ fn learner_and_workers(
         })?;
     }
     let with_cores = Options { cores: count, ..options.clone() };
-    let shared = Arc::new(Shared::new(with_cores, names.learned(), tries_all)?);
+    let shared = Arc::new(Shared::new(with_cores, names.learned(), is_observed)?);
     let cache = names.cache().clone();
     let mut workers: Vec<Worker> = readers
         .into_iter()

@@ -14,7 +14,7 @@ use larder_store::flow_event::{FlowEvent, NameRole};
 use larder_wire::capture::write;
 use larder_wire::{Addr, Name};
 
-use crate::evidence::{self, Evidence, InOrder, Statement, Subject};
+use crate::evidence::{self, Evidence, InOrder, Subject};
 use crate::files::open_output;
 use crate::format::{Format, ipfix};
 use crate::learn::AnswerLine;
@@ -254,7 +254,7 @@ impl Writer {
             self.learn_until(place.end_packet, &mut statements, outputs);
             let Made { undecided, trials, flow_events, .. } = &mut outputs[who];
             if let Some(trial) = trial {
-                self.evidence.judge(&mut trials[trial as usize]);
+                self.evidence.observe(&mut trials[trial as usize]);
             }
             let Body::Undecided(record) = body else { continue };
             let (record, least) = (&mut *undecided[record], self.min_confidence);
@@ -273,11 +273,11 @@ impl Writer {
     }
 
     /// Learns from the statements that came with `packet` or before it.
-    fn learn_until(&mut self, packet: u64, statements: &mut InOrder, outputs: &[Made]) {
-        let by_worker = || outputs.iter().map(|output| &output.statements[..]);
-        while let Some(statement) = statements.next_until(packet, by_worker()) {
-            let Statement { key, flow, client, keys, meaning, .. } = statement;
-            self.evidence.learn(key.scope.network(), *client, *flow, keys, meaning.as_ref());
+    fn learn_until(&mut self, packet: u64, statements: &mut InOrder, outputs: &mut [Made]) {
+        while let Some(statement) = statements
+            .next_until(packet, outputs.iter_mut().map(|output| &mut output.statements[..]))
+        {
+            self.evidence.take(statement);
         }
     }
 

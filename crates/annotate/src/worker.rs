@@ -29,7 +29,7 @@ use crate::live_stats::{LiveStats, Party, SAMPLES, Second, Tally};
 use crate::names::{Committed, Found, Key, LearnedMarks, View};
 use crate::options::{LookupPer, Options, Summary};
 use crate::own_name::OwnName;
-use crate::record::{FlowRecord, Origin};
+use crate::record::FlowRecord;
 use lane::Lane;
 
 /// Events between the prefetch of an index line, or of a flow, and its use.
@@ -179,13 +179,11 @@ pub struct Output {
     pub undecided: Vec<Box<FlowRecord>>,
     /// Names that flows stated, in packet order.
     pub statements: Vec<Statement>,
-    /// Trials of the choice among names by lookups.
+    /// For an observer: trials of the choice among names by lookups.
     pub trials: Vec<Trial>,
     /// Records that were written, whose memory is used again.
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is used again")]
     spare: Vec<Box<FlowRecord>>,
-    /// Lists of trials that were judged, whose memory is used again.
-    spare_lists: Vec<(Vec<Name>, Vec<Origin>)>,
 }
 
 impl Output {
@@ -198,9 +196,7 @@ impl Output {
         self.spare.append(&mut self.undecided);
         self.spare.truncate(SPARE_MAX);
         self.statements.clear();
-        let lists = self.trials.drain(..).map(|trial| (trial.candidates, trial.origins));
-        self.spare_lists.extend(lists);
-        self.spare_lists.truncate(SPARE_MAX);
+        self.trials.clear();
     }
 }
 
@@ -214,8 +210,8 @@ pub struct Shared {
     pub learned: Arc<LearnedMarks>,
     /// Hashes of statements.
     hashes: Hashes,
-    /// An observer gets the trial of every flow, not only of a sample.
-    pub tries_all: bool,
+    /// An observer gets the trial of every flow.
+    is_observed: bool,
 }
 
 impl Shared {
@@ -223,11 +219,11 @@ impl Shared {
     pub fn new(
         options: Options,
         learned: Arc<LearnedMarks>,
-        tries_all: bool,
+        is_observed: bool,
     ) -> Result<Shared, Error> {
         let format = Format::new(options.format, options.ports_numeric)?;
         let hashes = Hashes::new(options.seed);
-        Ok(Shared { options, format, learned, hashes, tries_all })
+        Ok(Shared { options, format, learned, hashes, is_observed })
     }
 
     /// Names as of a batch, through a worker's own reader.

@@ -185,3 +185,54 @@ fn statements_count() {
     let newest = record(&frames[..looked_up], &frames[stated..]);
     assert_eq!(newest["destination.domain"], "h2.larder.example", "without the statement");
 }
+
+/// The confidence that flows of an earlier capture give depends on the packets that open them and state their names,
+/// not on the rest: a capture without their data and ends gives the records that the whole one gives.
+#[test]
+fn the_rest_of_earlier_flows_does_not_count() {
+    let folder = Folder::new();
+    let (client, server) = ([10, 0, 0, 1], [198, 51, 100, 7]);
+    let (mut whole, mut rest) = (Maker::new(5), Vec::new());
+    for host in [1, 2] {
+        whole.push(question(client, 5000, host as u16, host));
+        whole.push(answer(client, 5000, host as u16, host, &[server]));
+    }
+    // Half of the flows state the first name, whose lookup is the older one: so many choices are wrong.
+    for port in 6010..6090 {
+        let request: &[u8] = match port % 2 {
+            0 => b"GET / HTTP/1.1\r\nHost: h1.larder.example\r\n\r\n",
+            _ => b"GET / HTTP/1.1\r\nHost: h2.larder.example\r\n\r\n",
+        };
+        whole.push(tcp((client, server), (port, 80), 0x02, 100, &[]));
+        whole.push(tcp((server, client), (80, port), 0x12, 500, &[]));
+        whole.push(tcp((client, server), (port, 80), 0x18, 101, request));
+        whole.push(tcp((server, client), (80, port), 0x18, 501, b"HTTP/1.1 200 OK\r\n\r\n"));
+        rest.push(whole.frames.len()..whole.frames.len() + 3);
+        whole.push(tcp((server, client), (80, port), 0x18, 520, &[b'x'; 500]));
+        whole.push(tcp((server, client), (80, port), 0x11, 1020, &[]));
+        whole.push(tcp((client, server), (port, 80), 0x11, 140, &[]));
+        whole.pause(500_000_000);
+    }
+    let earlier = whole.frames.len();
+    whole.push(tcp((client, server), (6001, 80), 0x02, 100, &[]));
+    whole.push(tcp((client, server), (6001, 80), 0x18, 101, b"\0\0\0\0\0\0\0\0"));
+    let keep = |name: &str, frames: Vec<Frame>| {
+        let mut maker = Maker::new(0);
+        maker.frames = frames;
+        folder.keep(name, maker.pcap())
+    };
+    let is_rest = |at: &usize| rest.iter().any(|range| range.contains(at));
+    let reduced = (0..earlier).filter(|at| !is_rest(at)).map(|at| whole.frames[at].clone());
+    let names_read = vec![Endpoint::Path(keep("names.pcap", reduced.collect()))];
+    let log = keep("log.pcap", whole.frames[earlier..].to_vec());
+    let part = same_on_all_cores("reduced", &Options { names_read, ..ecs(&log) }).records();
+    let all = same_on_all_cores("whole", &ecs(&keep("all.pcap", whole.frames))).records();
+    let all = all.into_iter().find(|record| record["source.port"] == 6001).expect("a record");
+    assert_eq!(part.len(), 1, "{part:?}");
+    assert_eq!(part[0], all);
+    let alone = same_on_all_cores("alone", &ecs(&log)).records();
+    assert_ne!(
+        all["larder.destination.name_confidence"],
+        alone[0]["larder.destination.name_confidence"]
+    );
+}

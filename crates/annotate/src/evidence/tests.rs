@@ -178,34 +178,87 @@ fn the_confidence_follows_the_trials() {
     assert_eq!((sure, unsure), (99, 33), "200 of 600");
 }
 
-/// After the first packets, one flow of eight counts, whatever the period of the traffic is. An observer gets all.
+/// After the first minutes, one flow of eight is tried, whatever the period of the traffic is. All are before.
 #[test]
-fn later_trials_are_a_sample() {
-    let observed = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
-    let observer: Observer = Box::new({
-        let observed = std::sync::Arc::clone(&observed);
-        move |_: &Trial| {
-            observed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        }
-    });
-    for period in [1, 8, 19] {
-        let mut evidence = evidence();
-        for flow in 0..4_096 {
-            evidence.judge(&mut Trial { packet: flow, ..trial(S, S) });
-        }
-        for flow in 0..8 * 4_096 {
-            let packet = PACKETS_TRIED + flow * period;
-            evidence.judge(&mut Trial { packet, ..trial(S, "other.example") });
-        }
-        // Right: 4,096; wrong: an eighth of 32,768.
-        let confidence = decided(&mut evidence, client(1), S).2;
-        assert!((48..=52).contains(&confidence), "{confidence} %, period {period}");
+fn later_flows_are_a_sample() {
+    let began_ns = 1_700_000_000_000_000_000;
+    for period_ns in [1, 1_000, 8_000_000, 1_000_000_000, 60_000_000_000] {
+        let tried = |from_ns| {
+            let starts = (0..32_768).map(|flow| from_ns + flow * period_ns);
+            starts.filter(|start_ns| is_tried(*start_ns, began_ns)).count()
+        };
+        assert!((3_850..=4_350).contains(&tried(began_ns + TRIED_NS)), "{period_ns}");
+        let earlier = (1..=4_096).map(|flow| began_ns + TRIED_NS - flow * period_ns);
+        assert!(earlier.into_iter().all(|start_ns| is_tried(start_ns, began_ns)), "{period_ns}");
     }
-    let mut watched = Evidence::new(&Options::default(), Some(observer));
-    for packet in 0..100 {
-        watched.judge(&mut Trial { packet: PACKETS_TRIED + packet, ..trial(S, S) });
+}
+
+/// A statement of a flow, number `packet`, at a time, with a trial.
+fn stated_at(evidence: &Evidence, packet: u64, time_ns: i64, trial: Trial) -> Statement {
+    let keys = Parties::of(evidence.hashes(), Scope::NONE, client(1), SERVER)
+        .keys(evidence.hashes(), &trial.stated);
+    Statement {
+        packet,
+        time_ns,
+        flow: FlowStart { flow: packet, start_ns: time_ns },
+        key: key(packet as u16),
+        client: trial.client.0,
+        keys,
+        meaning: Some(Meaning::new(&trial.stated, &name(D))),
+        trial: Some(Box::new(Trial { packet, ..trial })),
     }
-    assert_eq!(observed.load(std::sync::atomic::Ordering::Relaxed), 100);
+}
+
+fn key(port: u16) -> FlowKey {
+    FlowKey {
+        low: client(1),
+        high: client(2),
+        low_port: port,
+        high_port: 443,
+        protocol: 6,
+        scope: Scope::NONE,
+    }
+}
+
+/// A trial counts when a statement comes that is 5 s younger, and no sooner: what other flows state meanwhile is
+/// weighed. A choice in between changes nothing, and a clock that goes back waits.
+#[test]
+fn trials_wait_for_other_statements() {
+    const S_NS: i64 = 1_000_000_000;
+    let confidence = |evidence: &mut Evidence| decided(evidence, client(9), D).2;
+    let mut evidence = evidence();
+    let shipped = confidence(&mut evidence);
+    let take = |evidence: &mut Evidence, packet, time_ns, stated| {
+        let mut statement = stated_at(evidence, packet, time_ns, trial(D, stated));
+        evidence.take(&mut statement);
+    };
+    // Each client means S, so the trial is right once another flow has stated S: the first one's after 4.9 s.
+    take(&mut evidence, 1, 10 * S_NS, S);
+    assert_eq!(confidence(&mut evidence), shipped);
+    take(&mut evidence, 2, 15 * S_NS - 1, S);
+    take(&mut evidence, 3, 2 * S_NS, S);
+    assert_eq!(confidence(&mut evidence), shipped, "nothing was due");
+    take(&mut evidence, 4, 15 * S_NS, S);
+    let mut learned = trial(D, S);
+    evidence.try_out(&mut learned);
+    let of_learned = learned.naming.confidence;
+    assert_eq!(learned.naming.source, NameSource::Learned);
+    let mut others = self::evidence();
+    others.counters.count(Cell::of(&learned.naming, 1), true);
+    assert_eq!(of_learned, others.counters.confidence(Cell::of(&learned.naming, 1)), "one, right");
+}
+
+/// However many trials wait, the oldest counts at once where there are too many.
+#[test]
+fn waiting_trials_are_bounded() {
+    let mut evidence = evidence();
+    for packet in 0..10_000 {
+        let mut statement = stated_at(&evidence, packet, 0, trial(D, S));
+        evidence.take(&mut statement);
+        assert!(statement.trial.is_none());
+    }
+    let judged = evidence.counters.all();
+    assert!((5_000..9_999).contains(&judged), "{judged} of 10,000 at one time");
 }
 
 /// A client that states one name again and again is written twice. Each of its flows is judged by another one.
@@ -304,29 +357,23 @@ fn what_a_statement_teaches() {
 /// Statements of several workers come in the order of packets, and by flow where a packet has two.
 #[test]
 fn statements_are_in_order() {
-    let key = |port| FlowKey {
-        low: client(1),
-        high: client(2),
-        low_port: port,
-        high_port: 443,
-        protocol: 6,
-        scope: Scope::NONE,
-    };
     let hashes = Hashes::new(7);
     let keys = Parties::of(&hashes, Scope::NONE, client(1), SERVER).keys(&hashes, &name(S));
     let statement = |packet, port| Statement {
         packet,
+        time_ns: 0,
         flow: FlowStart { flow: packet, start_ns: 0 },
         key: key(port),
         client: client(1),
         keys,
         meaning: None,
+        trial: None,
     };
-    let by_worker =
+    let mut by_worker =
         [vec![statement(5, 2), statement(7, 1)], vec![], vec![statement(4, 1), statement(5, 1)]];
     let mut statements = InOrder::default();
     let mut next = |packet| {
-        let next = statements.next_until(packet, by_worker.iter().map(|it| &it[..]));
+        let next = statements.next_until(packet, by_worker.iter_mut().map(|it| &mut it[..]));
         next.map(|statement| (statement.packet, statement.key.low_port))
     };
     assert_eq!(next(3), None);
