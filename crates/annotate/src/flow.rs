@@ -197,6 +197,8 @@ pub trait FlowUser<U> {
     fn begin(&mut self, flow: &mut Flow<U>, event: &Event);
     /// Handles a packet of a flow that is not quiet, the first included, after it was counted.
     fn packet(&mut self, flow: &mut Flow<U>, event: &Event);
+    /// Handles a packet with SYN, FIN or RST of a flow that is quiet.
+    fn quiet_flag(&mut self, _flow: &Flow<U>, _event: &Event) {}
     /// The flow ends soon; the user may prefetch its data.
     fn prefetch(&self, _flow: &Flow<U>) {}
     /// The flow ends, or is [`Leave::Active`]. `packet`: number of the packet in the batch that

@@ -32,7 +32,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use larder_io::batch::{Batch, Polled, Source};
-use larder_wire::capture::Capture;
+use larder_wire::capture::{Capture, Record};
 
 use crate::decode::{Counts, Decoded, Keying, decode, decode_from};
 use crate::learn::NameLearner;
@@ -73,6 +73,16 @@ pub struct Work {
 }
 
 impl Work {
+    /// The packets of its batch, each with the offset of its record.
+    pub(crate) fn packets(&self) -> impl Iterator<Item = (usize, Record<'_>)> {
+        let parts = self.batch.as_ref().zip(self.decoded.reader_before.clone());
+        let records = parts.into_iter().flat_map(|(batch, reader)| {
+            reader.records(&batch.bytes, self.decoded.start..batch.limit, batch.at_end)
+        });
+        let sound = records.filter_map(|(offset, record)| Some((offset, record.ok()?)));
+        sound.take(self.decoded.packets as usize)
+    }
+
     /// The step of the clock before it, ns; 0: none.
     fn clock_step_ns(&self) -> i64 {
         self.batch.as_ref().map_or(0, |batch| batch.clock_step_ns)

@@ -24,7 +24,7 @@ use crate::pipeline;
 use crate::sink::{AnswerLog, Destinations, Log, Writer};
 use crate::sort::Sorter;
 use crate::store_sink::StoreSink;
-use crate::worker::{Shared, Worker};
+use crate::worker::{Purpose, Shared, Worker};
 use crate::{Error, Progress};
 
 /// Memory for `--sort start` before it spills to disk, bytes.
@@ -50,17 +50,24 @@ pub fn run_observed(
     if crate::exports::is_wanted(options) {
         return crate::exports::run(options, progress);
     }
+    let Some(feed) = open_feed(options, progress)? else {
+        return Ok(Summary { interrupted: true, ..Summary::default() });
+    };
+    run_source(options, progress, feed, observer)
+}
+
+/// Opens the captures; `None` if the run is stopped meanwhile.
+pub(crate) fn open_feed(options: &Options, progress: &Progress) -> Result<Option<Feed>, Error> {
     let reads_for_names = !options.names_read.is_empty() || options.from_ns.is_some();
     if reads_for_names && options.store.is_some() {
         let why = "a store numbers every packet that is read; store the packets of -r in a run of its own";
         let flag = if options.from_ns.is_some() { "--from" } else { "--names-read" };
         return Err(Error::Options(format!("{flag} with --store: {why}")));
     }
-    let stopped = || Ok(Summary { interrupted: true, ..Summary::default() });
     let open = |endpoints| open_inputs(endpoints, &progress.stop);
     let opened = open(&options.read).and_then(|read| Ok((read, open(&options.names_read)?)));
     let (inputs, for_names) = match opened {
-        Err(Error::Read(InputError::Stopped)) => return stopped(),
+        Err(Error::Read(InputError::Stopped)) => return Ok(None),
         opened => opened?,
     };
     let mut files: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
@@ -79,11 +86,8 @@ pub fn run_observed(
         source_options(options),
         &progress.stop,
     ) {
-        Err(InputError::Stopped) => stopped(),
-        source => {
-            let feed = Feed { source: source?, files, live, capture: None, filtered };
-            run_source(options, progress, feed, observer)
-        }
+        Err(InputError::Stopped) => Ok(None),
+        source => Ok(Some(Feed { source: source?, files, live, capture: None, filtered })),
     }
 }
 
@@ -123,12 +127,12 @@ fn source_options(options: &Options) -> SourceOptions {
 }
 
 /// The input of a run.
-struct Feed {
-    source: Source,
+pub(crate) struct Feed {
+    pub source: Source,
     /// Names of its files or interfaces.
-    files: Vec<String>,
+    pub files: Vec<String>,
     /// It grows while it is read: a pipe or interfaces.
-    live: bool,
+    pub live: bool,
     /// Counts of the interfaces.
     capture: Option<CaptureStats>,
     /// Counts of the filter for packets of files.
@@ -143,7 +147,8 @@ fn run_source(
 ) -> Result<Summary, Error> {
     let Feed { mut source, files, live, capture, filtered } = input;
     progress.input_bytes_total.store(source.total_bytes().unwrap_or(0), Ordering::Relaxed);
-    let (learner, mut workers) = learner_and_workers(options, live, progress, observer.is_some())?;
+    let purpose = if observer.is_some() { Purpose::Observed } else { Purpose::Log };
+    let (learner, mut workers) = learner_and_workers(options, live, progress, purpose)?;
     if let Some(directory) = &options.directory {
         make_directory(directory, options.access)?;
     }
@@ -194,11 +199,11 @@ fn run_source(
 }
 
 /// The name learner, with the names that are known before the first packet, and the workers.
-fn learner_and_workers(
+pub(crate) fn learner_and_workers(
     options: &Options,
     live: bool,
     progress: &Arc<Progress>,
-    is_observed: bool,
+    purpose: Purpose,
 ) -> Result<(NameLearner, Vec<Worker>), Error> {
     let count = options.cores.max(1);
     let (mut names, mut readers) = Names::new(
@@ -216,7 +221,7 @@ fn learner_and_workers(
         })?;
     }
     let with_cores = Options { cores: count, ..options.clone() };
-    let shared = Arc::new(Shared::new(with_cores, names.learned(), is_observed)?);
+    let shared = Arc::new(Shared::new(with_cores, names.learned(), purpose)?);
     let cache = names.cache().clone();
     let mut workers: Vec<Worker> = readers
         .into_iter()
@@ -265,7 +270,7 @@ fn outputs(
 }
 
 /// Adds the damage that the pipeline, the source and the other logs found.
-fn add_damage_of(
+pub(crate) fn add_damage_of(
     counted: &pipeline::Counted,
     source: &Source,
     files: &[String],

@@ -22,6 +22,7 @@ use crate::lines::{Frame, LineLog};
 use crate::names::Standing;
 use crate::names_file::escaped;
 use crate::options::{Endpoint, Options, Summary};
+use crate::packet_file::PacketFile;
 use crate::pipeline::{Sink, Work};
 use crate::record::FlowRecord;
 use crate::sort::Sorter;
@@ -230,7 +231,7 @@ impl Writer {
         }
         self.log.finish(self.now_ns)?;
         if let Some(packets) = self.packets {
-            packets.out.finish()?;
+            packets.file.finish()?;
         }
         if let Some(answers) = self.answers {
             answers.0.finish(self.now_ns)?;
@@ -428,19 +429,13 @@ const WRITTEN_MAX: usize = 1 << 20;
 
 /// `-w`: the packets, with each flow's names before its first packet if they have changed.
 struct Packets {
-    out: Output,
-    /// Index of the interface for a link type.
-    interfaces: HashMap<u16, u32>,
+    file: PacketFile,
     written: HashMap<Addr, Vec<Name>>,
-    scratch: Vec<u8>,
 }
 
 impl Packets {
-    fn new(mut out: Output) -> Result<Packets, Error> {
-        let mut scratch = Vec::new();
-        write::section(&mut scratch, concat!("larder ", env!("CARGO_PKG_VERSION")));
-        out.write_all(&scratch)?;
-        Ok(Packets { out, interfaces: HashMap::new(), written: HashMap::new(), scratch })
+    fn new(out: Output) -> Result<Packets, Error> {
+        Ok(Packets { file: PacketFile::new(out)?, written: HashMap::new() })
     }
 
     fn batch(&mut self, work: &Work, outputs: &[Made]) -> Result<(), Error> {
@@ -448,12 +443,7 @@ impl Packets {
         let mut resolved: Vec<_> = outputs.iter().flat_map(|output| &output.resolved).collect();
         resolved.sort_by_key(|resolved| (resolved.packet, resolved.key));
         let mut resolved = resolved.into_iter().peekable();
-        let Some(reader) = work.decoded.reader_before.clone() else { return Ok(()) };
-        let range = work.decoded.start..batch.limit;
-        let records = reader.records(&batch.bytes, range, batch.at_end);
-        let sound = records.filter_map(|(_, record)| record.ok());
-        self.scratch.clear();
-        for (number, record) in (1..=u64::from(work.decoded.packets)).zip(sound) {
+        for (number, (_, record)) in (1..).zip(work.packets()) {
             let packet = work.packets_before + number;
             if batch.is_for_names(record.interface) {
                 continue;
@@ -467,24 +457,13 @@ impl Packets {
                     self.written.clear();
                 }
                 self.written.insert(names.addr, names.names.clone());
-                let mut block = write::Names::begin(&mut self.scratch);
+                let mut block = write::Names::begin(&mut self.file.blocks);
                 block.record(names.addr, names.names.iter().map(printable));
                 block.end();
             }
-            let next = self.interfaces.len() as u32;
-            let interface = *self.interfaces.entry(record.link_type).or_insert(next);
-            if interface == next {
-                write::interface(&mut self.scratch, record.link_type, 0);
-            }
-            write::packet(
-                &mut self.scratch,
-                interface,
-                record.ts_ns,
-                record.frame,
-                record.original_len,
-            );
+            self.file.packet(&record, record.frame, None);
         }
-        Ok(self.out.write_all(&self.scratch)?)
+        self.file.write()
     }
 }
 

@@ -84,14 +84,10 @@ impl StoreSink {
         events.clear();
         outputs.iter_mut().for_each(|output| events.append(&mut output.flow_events));
         let mut lent: &[u8] = &[];
-        if let Some(batch) = &work.batch
-            && let Some(reader) = &work.decoded.reader_before
-        {
+        if let Some(batch) = &work.batch {
             let bytes: &[u8] = &batch.bytes;
             let (start, end) = (work.decoded.start, work.decoded.end.min(bytes.len()));
-            let records = reader.clone().records(bytes, start..batch.limit, batch.at_end);
-            let sound = records.filter_map(|(offset, record)| Some((offset, record.ok()?)));
-            for (offset, record) in sound.take(work.decoded.packets as usize) {
+            for (offset, record) in work.packets() {
                 if self.is_live {
                     offsets.push((offset - start) as u32);
                 } else {

@@ -7,6 +7,7 @@
 
 mod flow_event;
 mod lane;
+mod statements;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -179,6 +180,8 @@ pub struct Output {
     pub undecided: Vec<Box<FlowRecord>>,
     /// Names that flows stated, in packet order.
     pub statements: Vec<Statement>,
+    /// For `larder extract`: packets of flows that may state a name.
+    pub teaching: Vec<Teaching>,
     /// For an observer: trials of the choice among names by lookups.
     pub trials: Vec<Trial>,
     /// Records that were written, whose memory is used again.
@@ -197,7 +200,27 @@ impl Output {
         self.spare.truncate(SPARE_MAX);
         self.statements.clear();
         self.trials.clear();
+        self.teaching.clear();
     }
+}
+
+/// What a run is for: a log; a log, and the trials of all flows for an observer; or the packets that teach names
+/// ([`crate::extract`]), without records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Purpose {
+    Log,
+    Observed,
+    Extract,
+}
+
+/// A packet that `larder extract` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Teaching {
+    /// Its number in the batch, from 1.
+    pub packet: u32,
+    /// Offset in the batch's bytes behind the part of it that matters; more than there are: all of it.
+    pub end: u32,
 }
 
 /// Shared by all workers.
@@ -210,8 +233,8 @@ pub struct Shared {
     pub learned: Arc<LearnedMarks>,
     /// Hashes of statements.
     hashes: Hashes,
-    /// An observer gets the trial of every flow.
-    is_observed: bool,
+    /// What the run is for.
+    pub purpose: Purpose,
 }
 
 impl Shared {
@@ -219,11 +242,11 @@ impl Shared {
     pub fn new(
         options: Options,
         learned: Arc<LearnedMarks>,
-        is_observed: bool,
+        purpose: Purpose,
     ) -> Result<Shared, Error> {
         let format = Format::new(options.format, options.ports_numeric)?;
         let hashes = Hashes::new(options.seed);
-        Ok(Shared { options, format, learned, hashes, is_observed })
+        Ok(Shared { options, format, learned, hashes, purpose })
     }
 
     /// Names as of a batch, through a worker's own reader.

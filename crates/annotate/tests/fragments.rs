@@ -127,77 +127,13 @@ fn a_held_fragment_begins_no_rest() {
     assert_eq!(packets, [Some("3"), Some("1")], "{text}");
 }
 
-/// The mutations of a capture: some packets are cut into fragments, put in tunnels, tagged, moved,
-/// repeated, lost, or damaged.
-fn mutated(seed: u64) -> Maker {
-    let mut maker = Maker::new(seed);
-    for _ in 0..20 {
-        maker.visit(3, 300);
-    }
-    let mut random = Random(seed ^ 0x5eed);
-    let mut frames: Vec<Vec<u8>> = maker.frames.iter().map(|frame| frame.bytes.clone()).collect();
-    let mut out = Maker::new(seed);
-    // Few ends, so that flows of fragments meet.
-    let ends = |random: &mut Random| {
-        ([10, 9, 0, random.below(2) as u8], [10, 9, 1, random.below(2) as u8])
-    };
-    for frame in &mut frames {
-        if random.below(3) == 0 {
-            *frame = match random.below(4) {
-                0 => in_ip_tunnel(ends(&mut random), frame),
-                1 => in_gre(ends(&mut random), random.below(3) as u32, frame),
-                _ => in_vxlan(ends(&mut random), random.below(3) as u32, frame),
-            };
-        }
-        let mut parts = match random.below(2) {
-            0 => {
-                let step = [8, 24, 48, 96][random.below(4) as usize];
-                fragments(frame, step, random.below(4) as u16)
-            }
-            _ => vec![frame.clone()],
-        };
-        for _ in 0..random.below(3) {
-            let (one, other) = (random.below(parts.len() as u64), random.below(parts.len() as u64));
-            parts.swap(one as usize, other as usize);
-        }
-        if random.below(4) == 0 && parts.len() > 1 {
-            parts.remove(random.below(parts.len() as u64) as usize);
-        }
-        if random.below(6) == 0 {
-            parts = parts.iter().map(|part| tagged(part, &[random.below(3) as u16])).collect();
-        }
-        for part in &mut parts {
-            if random.below(12) == 0 {
-                let at = 12 + random.below(part.len() as u64 - 12) as usize;
-                part[at] ^= 1 << random.below(8);
-            }
-        }
-        parts.into_iter().for_each(|part| out.push(part));
-    }
-    // Some are late: fragments of several datagrams then wait at one time.
-    for _ in 0..frames.len() / 2 {
-        let at = random.below(out.frames.len() as u64) as usize;
-        let to = (at + random.below(30) as usize).min(out.frames.len() - 1);
-        let frame = out.frames.remove(at);
-        out.frames.insert(to, frame);
-    }
-    if random.below(4) == 0 {
-        let at = random.below(out.frames.len() as u64) as usize;
-        out.frames[at..].iter_mut().for_each(|frame| frame.at_ns += 40_000_000_000);
-    }
-    out
-}
-
 /// Captures of fragments, tunnels and damage leave the same bytes on 1, 2 and 4 cores, with batches of a few packets, of many,
 /// and of all; and however they are cut, each packet is counted in the same number of records.
 ///
 /// `LARDER_MUTATIONS` asks for more captures, `LARDER_SEED` for others.
 #[test]
 fn mutated_captures() {
-    let number = |name: &str, otherwise: u64| {
-        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-    };
-    let (count, seed) = (number("LARDER_MUTATIONS", 24), number("LARDER_SEED", 1));
+    let (count, seed) = (setting("LARDER_MUTATIONS", 24), setting("LARDER_SEED", 1));
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut counted = 0;
     for case in 0..count {

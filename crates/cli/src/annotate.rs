@@ -27,7 +27,8 @@ use larder_settings::layers::Resolved;
 use larder_settings::row::Text;
 use larder_wire::Addr;
 
-use inputs::{check_inputs, inputs};
+pub use inputs::check_inputs;
+use inputs::inputs;
 
 use crate::addresses::{addresses, not_an_address, parse_address};
 use crate::progress::bar;
@@ -303,7 +304,8 @@ fn sources(list: &str) -> NameSources {
     NameSources::parse(list).expect("the table takes words that the library knows")
 }
 
-fn check_outputs(options: &Options) -> Result<(), Failure> {
+/// Refuses outputs that would overwrite an input or each other, or that a terminal cannot show.
+pub fn check_outputs(options: &Options) -> Result<(), Failure> {
     let mut outputs = vec![("-o", &options.output)];
     outputs.extend(options.write_packets.iter().map(|output| ("-w", output)));
     let pipes = outputs.iter().filter(|output| *output.1 == Endpoint::Pipe).count();

@@ -11,6 +11,7 @@
 //! | [`demo`] | annotate on the capture inside the program, explained |
 //! | [`mod@doctor`], [`mod@init`] | what a program needs of the machine; its configuration, commented |
 //! | [`mod@ctl`] | requests to the control socket of a running server |
+//! | [`mod@extract`] | the packets of captures that teach names |
 //! | [`find`], [`top`] | the packet store searched; a live view of `larder annotate` |
 //! | [`progress`], [`summary`], [`signals`] | output of a run, and how it is stopped |
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ mod demo;
 mod dns;
 mod doctor;
 mod encrypted;
+mod extract;
 mod find;
 mod http;
 mod init;
@@ -67,6 +69,7 @@ fn run(invocation: &Invocation) -> Outcome {
     match invocation.command.path {
         ["demo"] => demo::demo(&settings.read()),
         ["init"] => init::init(&settings.read()),
+        ["extract"] => extract::extract(&settings.read()),
         ["find"] => find::find(&settings.read()),
         ["top"] => top::top(&settings.read()),
         ["ctl"] => ctl::ctl(&settings.read()),

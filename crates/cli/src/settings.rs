@@ -11,6 +11,7 @@
 
 mod annotate;
 pub mod dns;
+mod extract;
 mod http;
 mod live;
 mod logs;
@@ -22,6 +23,7 @@ use larder_settings::table::Program;
 #[cfg(test)]
 pub use annotate::SOURCE_WORDS;
 pub use annotate::{ANNOTATE, Annotate, Input, Operation, Output};
+pub use extract::Extract;
 pub use http::{HTTP, Http};
 pub use live::{Capture, Find, Store, Top};
 #[cfg(test)]
@@ -34,7 +36,7 @@ pub use other::{Completions, Ctl, Demo, Doctor, Init, Man, ShowConfig};
 pub static PROGRAM: Program = Program {
     name: "larder",
     version: env!("CARGO_PKG_VERSION"),
-    changed: "2026-11-21",
+    changed: "2026-11-27",
     about: "Names for IP traffic, a DNS server and an HTTP cache, on one multicore cache",
     long_about: "larder annotate reads captured packets, learns the names under which clients looked up \
 each address, and writes a log in which each flow has names. larder dns is a caching DNS server, and \
@@ -48,6 +50,7 @@ environment variables (LARDER_ANNOTATE_CORES=2) and a configuration file (see la
   larder doctor                   what a live run needs of this machine",
     commands: &[
         &annotate::ANNOTATE,
+        &extract::EXTRACT,
         &live::FIND,
         &live::TOP,
         &dns::DNS,

@@ -20,16 +20,7 @@ pub const OUT_OF_RANGE: &str =
 
 /// The summary, several lines, each with its line feed.
 pub fn text(summary: &Summary, elapsed: Duration) -> String {
-    let seconds = elapsed.as_secs_f64();
-    let rate = summary.packets as f64 / seconds.max(1e-6);
-    let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "packets    {} ({}) in {seconds:.2} s, {} packets/s",
-        grouped(summary.packets),
-        size(summary.input_bytes),
-        scaled(rate)
-    );
+    let mut text = packets_read(summary, elapsed);
     if summary.packets_for_names > 0 {
         let count = grouped(summary.packets_for_names);
         let _ = writeln!(text, "for names  {count} more packets, which are not in the log");
@@ -48,6 +39,23 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
             grouped(summary.flows_evicted)
         );
     }
+    text + &troubles(summary)
+}
+
+/// The line of the packets that were read.
+pub fn packets_read(summary: &Summary, elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs_f64();
+    format!(
+        "packets    {} ({}) in {seconds:.2} s, {} packets/s\n",
+        grouped(summary.packets),
+        size(summary.input_bytes),
+        scaled(summary.packets as f64 / seconds.max(1e-6))
+    )
+}
+
+/// What was wrong with the input, or ended it.
+pub fn troubles(summary: &Summary) -> String {
+    let mut text = String::new();
     if !summary.skipped.is_empty() {
         let skipped = listed(summary.skipped.iter().map(|(kind, count)| (*kind, *count)));
         let _ = writeln!(text, "skipped    valid, but not supported{skipped}");

@@ -180,6 +180,9 @@ impl<U: Default> Shard<U> {
         let flow = self.flow_mut(slot);
         let list = flow.list;
         take_apart(flow, event, user);
+        if flow.is_quiet && event.is_tcp() && event.tcp_flags & (SYN | FIN | RST) != 0 {
+            user.quiet_flag(flow, event);
+        }
         if list != List::Closed && flow.is_closed() {
             self.unlink(slot);
             self.link(slot, List::Closed);

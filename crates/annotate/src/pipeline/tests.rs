@@ -5,7 +5,7 @@ use larder_wire::capture::write;
 use super::*;
 use crate::names::Names;
 use crate::options::{Options, OutputFormat};
-use crate::worker::Shared;
+use crate::worker::{Purpose, Shared};
 
 /// Invariant 3: a worker that finds the source empty while a batch is in flight does not poll it again
 /// before that batch is written; it could not do the batch's flows while it waits.
@@ -43,7 +43,7 @@ fn a_clock_that_is_set_ends_no_flow_early_or_late() {
         let options = Options { format: OutputFormat::Csv, ..Options::default() };
         let (names, mut readers) = Names::new(8 << 20, 1, 7, 8, options.rules).expect("names");
         let (cache, learned) = (names.cache().clone(), names.learned());
-        let shared = Shared::new(options.clone(), learned, false).expect("a format");
+        let shared = Shared::new(options.clone(), learned, Purpose::Log).expect("a format");
         let shared = Arc::new(shared);
         let reader = readers.pop().expect("a reader");
         let mut worker = Worker::new(0, 1, reader, cache, shared);

@@ -6,16 +6,17 @@ use larder_wire::dns::{Message, NameBuf};
 use larder_wire::{Addr, Name};
 
 use super::{
-    BatchInput, Body, Ended, FlowState, Known, Output, Place, Resolved, WorkerState, flow_event,
+    BatchInput, Body, Ended, FlowState, Output, Place, Purpose, Resolved, Teaching, WorkerState,
+    flow_event,
 };
 use crate::decode::Held;
-use crate::evidence::{self, FlowStart, Meaning, Parties, Statement, Trial};
+use crate::evidence;
 use crate::flow::{Event, Flow, FlowKey, FlowUser, Leave, Sent, protocol};
 use crate::names::{Ends, Found, Support, View};
 use crate::options::{NameSources, Unresolved};
 use crate::own_name::{OwnName, Segment, Stated};
 use crate::record::{
-    App, End, EndReason, FlowRecord, NameFlags, NameSource, Naming, NoNames, Origin, UnnamedReason,
+    App, End, EndReason, FlowRecord, NameFlags, NameSource, NoNames, UnnamedReason,
 };
 use crate::stated::{is_resolver_traffic, state};
 
@@ -33,7 +34,7 @@ pub(super) struct Lane<'a, 'b> {
 }
 
 impl Lane<'_, '_> {
-    fn names(&self) -> NameSources {
+    pub fn names(&self) -> NameSources {
         self.state.shared.options.names
     }
 
@@ -139,6 +140,9 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             protocol::UDP => flow.app.is_some() && !self.wants_lookups(flow),
             _ => true,
         };
+        if self.state.shared.purpose == Purpose::Extract {
+            return;
+        }
         self.find_first_names(flow, event);
         if self.state.shared.options.write_packets.is_some()
             && !flow.key().scope.is_for_names()
@@ -164,7 +168,11 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
 
     #[inline]
     fn packet(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
-        if event.payload_len > 0 && event.from_low == flow.source_is_low {
+        let is_read = event.payload_len > 0 && event.from_low == flow.source_is_low;
+        if self.state.shared.purpose == Purpose::Extract {
+            self.extract(event, is_read);
+        }
+        if is_read {
             if self.wants_lookups(flow) {
                 self.send_lookup(flow, event);
             } else {
@@ -172,6 +180,12 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             }
         } else if flow.awaits_reply && event.payload_len > 0 {
             self.take_reply(flow, event);
+        }
+    }
+
+    fn quiet_flag(&mut self, _flow: &Flow<FlowState>, event: &Event) {
+        if self.state.shared.purpose == Purpose::Extract {
+            self.extract(event, false);
         }
     }
 
@@ -189,6 +203,9 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
     fn end(&mut self, flow: &mut Flow<FlowState>, closed: bool, leave: Leave, packet: u32) {
         if let Some(own) = flow.user.known.as_mut().and_then(|known| known.own.as_mut()) {
             own.finish(&mut self.state.budgets[self.state.shard]);
+        }
+        if self.state.shared.purpose == Purpose::Extract {
+            return;
         }
         // The rest of a flow that goes on keeps its names.
         let rest = match &flow.user.known {
@@ -250,6 +267,18 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
 }
 
 impl Lane<'_, '_> {
+    /// Notes a packet of a flow that may state a name. Of one whose payload is not read, the headers count, and that
+    /// it has a payload.
+    #[cold]
+    fn extract(&mut self, event: &Event, is_read: bool) {
+        // Fragments are taken whole anyway, by their own numbers.
+        if !event.is_held {
+            let head = event.payload_offset.saturating_add(event.payload_len.min(1));
+            let end = if is_read { u32::MAX } else { head };
+            self.output.teaching.push(Teaching { packet: event.packet, end });
+        }
+    }
+
     #[cold]
     fn look_for_own_name(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
         let Some(data) = self.input.payload(event) else { return };
@@ -294,65 +323,11 @@ impl Lane<'_, '_> {
         }
         flow.is_quiet = true;
         flow.awaits_reply = false;
+        if self.state.shared.purpose == Purpose::Extract {
+            return;
+        }
         let statement = self.statement_of(flow, event);
         self.output.statements.extend(statement);
-    }
-
-    /// What the name that a flow states teaches, if anything learns from it.
-    fn statement_of(&self, flow: &Flow<FlowState>, event: &Event) -> Option<Statement> {
-        let Known { destination, own, .. } = &**flow.user.known.as_ref()?;
-        let own = own.as_ref()?;
-        // The server name of an encrypted ClientHello is the provider's.
-        let is_plain = flow.looked_up_from_low == flow.source_is_low
-            && !own.contradicts
-            && own.ech != Some(true);
-        let (name, _) = is_plain.then(|| own.chosen(self.names()))??;
-        let (packet, time_ns, key) = (self.number(event), event.time_ns, flow.key());
-        let trial = self.trial_of_statement(flow, destination.as_ref(), name, (packet, time_ns));
-        let looked_up = destination.as_ref().filter(|found| {
-            let is_head = || self.view.is_alias(name, &found.name, packet);
-            evidence::teaches(found, name, is_head)
-        });
-        let (client, server) = (flow.source().0, flow.destination());
-        let hashes = &self.state.shared.hashes;
-        Some(Statement {
-            packet,
-            time_ns,
-            flow: FlowStart { flow: flow.first_packet, start_ns: flow.start_ns },
-            key,
-            client,
-            keys: Parties::of(hashes, key.scope.network(), client, server).keys(hashes, name),
-            meaning: looked_up.map(|found| Meaning::new(name, &found.name)),
-            trial,
-        })
-    }
-
-    /// The trial of a flow that just stated `stated`, if it is in the sample and lookups gave names: `found`, or late.
-    fn trial_of_statement(
-        &self,
-        flow: &Flow<FlowState>,
-        found: Option<&Found>,
-        stated: &Name,
-        (packet, now_ns): (u64, i64),
-    ) -> Option<Box<Trial>> {
-        if !evidence::is_tried(flow.start_ns, self.input.capture_start_ns) {
-            return None;
-        }
-        let late = match found {
-            None => {
-                let view = self.view.within(flow.key().scope.network());
-                view.ends(flow.source().0, flow.destination().0, packet, now_ns).destination
-            }
-            Some(_) => None,
-        };
-        let mut found = found.or(late.as_ref())?.clone();
-        let naming = found.naming(flow.start_ns, late.is_some());
-        evidence::is_by_lookup(&naming).then(|| {
-            let mut end = End::of(flow.destination().0);
-            found.move_names(&mut end);
-            let End { candidates, origins, .. } = end;
-            Box::new(trial(flow, naming, (candidates, origins), stated))
-        })
     }
 
     /// Counts a record that is not logged, unless its packets are read for names only.
@@ -446,28 +421,6 @@ impl Lane<'_, '_> {
         (has_name, support.has_lookup())
     }
 
-    /// For an observer: the trial of a flow that states its name and whose record has names by lookups so far. There is
-    /// no choice for the record itself then, so the trial takes the origins.
-    fn trial_of(
-        &mut self,
-        record: &mut FlowRecord,
-        own: &OwnName,
-        flow: &Flow<FlowState>,
-    ) -> Option<Trial> {
-        if !self.state.shared.is_observed {
-            return None;
-        }
-        let FlowRecord { destination, .. } = record;
-        let naming = destination.naming.as_ref().filter(|naming| evidence::is_by_lookup(naming))?;
-        let (stated, _) = own.chosen(self.names())?;
-        let is_plain = own.ech != Some(true) && !own.contradicts && !own.is_rest;
-        is_plain.then(|| {
-            let origins = std::mem::take(&mut destination.origins);
-            let names = (destination.candidates.clone(), origins);
-            trial(flow, naming.clone(), names, stated)
-        })
-    }
-
     /// Rule 6: the name that a flow states names this flow, and names by DNS are listed next to it. The
     /// server name of an encrypted ClientHello is the provider's: the name that this client looked up for
     /// the address comes before it.
@@ -533,27 +486,6 @@ impl Lane<'_, '_> {
         } else {
             UnnamedReason::NoLookupSeen
         }
-    }
-}
-
-/// The trial of a flow that states `stated`, and to whose destination lookups gave `naming` among others.
-fn trial(
-    flow: &Flow<FlowState>,
-    naming: Naming,
-    (candidates, origins): (Vec<Name>, Vec<Origin>),
-    stated: &Name,
-) -> Trial {
-    Trial {
-        packet: flow.first_packet,
-        scope: flow.key().scope.network(),
-        start_ns: flow.start_ns,
-        client: flow.source(),
-        server: flow.destination(),
-        naming,
-        candidates,
-        origins,
-        features: Vec::new(),
-        stated: stated.clone(),
     }
 }
 

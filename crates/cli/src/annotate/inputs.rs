@@ -22,7 +22,7 @@ pub(super) fn inputs(options: &Options) -> Vec<(&'static str, &Endpoint)> {
 }
 
 /// Refuses inputs that are missing, can't be read, or don't go together.
-pub(super) fn check_inputs(options: &Options, is_live: bool) -> Result<(), Failure> {
+pub fn check_inputs(options: &Options, is_live: bool) -> Result<(), Failure> {
     let has_log = options.eve.is_some() || options.zeek_log.is_some();
     if is_live && has_log {
         return Err(Failure::usage(

@@ -44,6 +44,32 @@ pub fn interface_named(out: &mut Vec<u8>, link_type: u16, snap_len: u32, name: &
 
 /// Appends an enhanced packet block.
 pub fn packet(out: &mut Vec<u8>, interface: u32, ts_ns: i64, frame: &[u8], original_len: u32) {
+    let start = begin_packet(out, interface, ts_ns, frame, original_len);
+    end_block(out, start);
+}
+
+/// The same, with the packet's number in another capture (`epb_packetid`).
+pub fn numbered_packet(
+    out: &mut Vec<u8>,
+    interface: u32,
+    ts_ns: i64,
+    frame: &[u8],
+    original_len: u32,
+    number: u64,
+) {
+    let start = begin_packet(out, interface, ts_ns, frame, original_len);
+    put_option(out, 5, &number.to_le_bytes());
+    end_options(out);
+    end_block(out, start);
+}
+
+fn begin_packet(
+    out: &mut Vec<u8>,
+    interface: u32,
+    ts_ns: i64,
+    frame: &[u8],
+    original_len: u32,
+) -> usize {
     let start = begin_block(out, 6);
     let ts = u64::try_from(ts_ns).unwrap_or(0);
     put_u32(out, interface);
@@ -53,7 +79,7 @@ pub fn packet(out: &mut Vec<u8>, interface: u32, ts_ns: i64, frame: &[u8], origi
     put_u32(out, original_len);
     out.extend_from_slice(frame);
     pad_from(out, start);
-    end_block(out, start);
+    start
 }
 
 /// A name resolution block under construction: [`Names::begin`], [`Names::record`] for each

@@ -1,0 +1,181 @@
+//! `larder extract`: the packets that it takes teach what the whole capture teaches.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use larder_annotate::Progress;
+use larder_annotate::extract::{Extracted, extract};
+use larder_annotate::options::{Endpoint, Options, SortBy};
+use larder_wire::capture;
+use support::*;
+
+/// Extracts on any number of cores and from batches of any size: the bytes are the same.
+fn extracted(capture: &Path, folder: &Folder) -> (PathBuf, Extracted) {
+    let made = |cores, batch_bytes| {
+        let to = folder.path(&format!("names-{cores}-{batch_bytes}.pcapng"));
+        let output = Endpoint::Path(to.clone());
+        let options = Options { cores, batch_bytes, output, ..ecs(capture) };
+        let (_, counts) = extract(&options, &Arc::new(Progress::default())).expect("a capture");
+        (std::fs::read(&to).expect("the packets"), counts, to)
+    };
+    let (bytes, counts, path) = made(1, 1 << 20);
+    for (cores, batch_bytes) in [(2, 1 << 20), (4, 20_000), (1, 3_000)] {
+        let other = made(cores, batch_bytes);
+        assert_eq!((&other.0, other.1), (&bytes, counts), "{cores} cores, {batch_bytes}");
+    }
+    (path, counts)
+}
+
+fn with_names(log: &Path, names: &Path) -> Options {
+    let names_read = vec![Endpoint::Path(names.to_owned())];
+    // In one batch: a flow that is idle too long ends with a batch, and its late names are those of that moment.
+    Options { names_read, sort_by: SortBy::Start, batch_bytes: 64 << 20, ..ecs(log) }
+}
+
+/// A client looks a name up, and then visits the address and states a name in HTTP.
+fn state(maker: &mut Maker) {
+    let client = [10, 0, 0, maker.random.below(6) as u8];
+    let host = maker.random.below(12) as u32;
+    let server = [198, 51, 100, (host / 4) as u8];
+    let port = 2_000 + maker.random.below(300) as u16;
+    if maker.random.below(2) == 0 {
+        maker.push(question(client, port, 7, host));
+        maker.push(answer(client, port, 7, host, &[server]));
+    }
+    let stated = match maker.random.below(4) {
+        0 => host ^ 1,
+        _ => host,
+    };
+    let request = format!("GET / HTTP/1.1\r\nHost: h{stated}.larder.example\r\n\r\n");
+    let first = maker.random.below(1 << 30) as u32;
+    let (there, back) = ((port, 80), (80, port));
+    // A flow may begin in its middle, be reset, be left open, or say nothing.
+    if maker.random.below(5) > 0 {
+        maker.push(tcp((client, server), there, 0x02, first, &[]));
+        maker.push(tcp((server, client), back, 0x12, 900, &[]));
+    }
+    for _ in 0..maker.random.below(3) {
+        maker.push(tcp((server, client), back, 0x18, 901, b"220 welcome\r\n"));
+    }
+    let (head, tail) = request.as_bytes().split_at(maker.random.below(20) as usize);
+    for (at, part) in [(0, head), (head.len(), tail)] {
+        maker.push(tcp((client, server), there, 0x18, first + 1 + at as u32, part));
+    }
+    if maker.random.below(6) > 0 {
+        maker.push(tcp((server, client), back, 0x18, 901, &[b'x'; 900]));
+    }
+    for _ in 0..maker.random.below(20) {
+        maker.push(tcp((server, client), back, 0x18, 1_801, &[b'y'; 1_200]));
+    }
+    match maker.random.below(4) {
+        0 => {}
+        1 => maker.push(tcp((server, client), back, 0x04, 1_801, &[])),
+        _ => {
+            maker.push(tcp((client, server), there, 0x11, first + 1 + request.len() as u32, &[]));
+            maker.push(tcp((server, client), back, 0x11, 1_801, &[]));
+        }
+    }
+    if maker.random.below(4) == 0 {
+        let seconds = maker.random.below(80) as i64;
+        maker.pause(seconds * 1_000_000_000);
+    }
+}
+
+/// Lookups and flows that state names, recordings, fragments, tunnels and damage.
+fn traffic(seed: u64) -> Maker {
+    let mut maker = mixture(seed, 60_000);
+    for round in 0..6 {
+        for _ in 0..40 {
+            state(&mut maker);
+        }
+        maker.replay(&mutated(seed ^ round).frames, 0);
+    }
+    maker
+}
+
+/// Whatever the traffic is and wherever it is cut: the part before the cut, reduced, teaches what the whole part
+/// teaches. The logs of the rest, the names at the end and the packets with names are the same bytes.
+///
+/// `LARDER_MUTATIONS` asks for more captures, `LARDER_SEED` for others.
+#[test]
+fn a_reduced_capture_teaches_the_same() {
+    let (count, seed) = (setting("LARDER_MUTATIONS", 12), setting("LARDER_SEED", 1));
+    let (mut all, mut taken, mut named) = (0, 0, 0);
+    for case in 0..count {
+        let seed = seed.wrapping_mul(1 << 32).wrapping_add(case);
+        let Maker { frames, mut random, .. } = traffic(seed);
+        let cut = random.below(frames.len() as u64) as usize;
+        let folder = Folder::new();
+        let keep = |name: &str, frames: &[Frame]| {
+            let mut maker = Maker::new(0);
+            maker.frames = frames.to_vec();
+            folder.keep(name, maker.pcapng())
+        };
+        let (before, rest) =
+            (keep("before.pcapng", &frames[..cut]), keep("rest.pcapng", &frames[cut..]));
+        let (reduced, counts) = extracted(&before, &folder);
+        let mut whole = made(&with_names(&rest, &before), 1);
+        let mut part = made(&with_names(&rest, &reduced), 2);
+        for made in [&mut whole, &mut part] {
+            // These have numbers of packets, or depend on how the input is cut into batches.
+            made.files.retain(|name, _| name == "log" || name == "names");
+            // More packets, and more damage among them.
+            made.summary.packets_for_names = 0;
+            made.summary.input_bytes = 0;
+            made.summary.damaged.clear();
+            made.summary.skipped.clear();
+            made.summary.input_damaged = false;
+        }
+        if let Some(difference) = difference(&whole, &part) {
+            panic!("seed {seed}, cut after {cut} of {} packets\n{difference}", frames.len());
+        }
+        all += cut as u64;
+        taken += counts.packets;
+        named += whole.summary.flows_named;
+    }
+    assert!(named > 100 * count, "{named} names: this test tests little");
+    assert!(taken * 10 < all * 9 && taken * 20 > all, "{taken} of {all} packets");
+}
+
+/// Packets have their numbers and times in the whole capture, and the first one is there. Of a packet whose payload is
+/// not read, the headers are there and one byte; of one that is, all.
+#[test]
+fn packets_have_their_numbers() {
+    let folder = Folder::new();
+    let (client, server) = ([10, 0, 0, 1], [198, 51, 100, 7]);
+    let request = b"GET / HTTP/1.1\r\nHost: h1.larder.example\r\n\r\n";
+    let all = folder.capture(vec![
+        // An answer of no flow: only as the first packet.
+        udp((server, client), (9_999, 9_998), &[0xff; 80]),
+        tcp((client, server), (6_000, 80), 0x02, 100, &[]),
+        tcp((client, server), (6_000, 80), 0x18, 101, request),
+        tcp((server, client), (80, 6_000), 0x18, 501, &[b'x'; 700]),
+        tcp((server, client), (80, 6_000), 0x18, 1_201, &[b'x'; 700]),
+        tcp((server, client), (80, 6_000), 0x11, 1_901, &[b'x'; 700]),
+        question(client, 5_000, 1, 1),
+    ]);
+    let whole = frames(&all);
+    let (path, counts) = extracted(&all, &folder);
+    let taken = frames(&path);
+    let wanted =
+        [(1, 122), (2, 54), (3, 54 + request.len()), (4, 55), (6, 55), (7, whole[6].bytes.len())];
+    assert_eq!(counts.packets, wanted.len() as u64);
+    for (frame, (number, length)) in taken.iter().zip(wanted) {
+        let of_whole: &Frame = &whole[number - 1];
+        assert_eq!(frame.at_ns, of_whole.at_ns, "{number}");
+        assert_eq!(frame.bytes, of_whole.bytes[..length], "{number}");
+    }
+    let bytes = std::fs::read(&path).expect("the packets");
+    for (record, (number, _)) in capture::records(&bytes).expect("a capture").zip(wanted) {
+        let (_, record) = record;
+        let record = record.expect("sound");
+        assert_eq!(record.original_len as usize, whole[number - 1].bytes.len());
+        // The option after the padded frame: code 5, 8 bytes.
+        let behind = record.frame_offset + record.frame.len().next_multiple_of(4);
+        let option = &bytes[behind..behind + 12];
+        assert_eq!(option[..4], [5, 0, 8, 0], "{number}");
+        assert_eq!(option[4..], (number as u64).to_le_bytes(), "{number}");
+    }
+}
