@@ -63,6 +63,20 @@ pub struct Rare {
     pub frame_offset: u32,
 }
 
+/// A moment at which idle flows end: the packets' clock has a new second.
+///
+/// Flows end at these moments, not at the end of a batch, so that no record depends on how the input is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tick {
+    /// The first packet of the second or of a later one, by its number in the batch, from 1.
+    pub packet: u32,
+    /// The second, ns.
+    pub time_ns: i64,
+}
+
+/// Time between two ticks, ns.
+const TICK_NS: i64 = 1_000_000_000;
+
 /// A fragment that waited for the first one of its datagram.
 #[derive(Debug)]
 pub struct Held {
@@ -138,6 +152,8 @@ pub struct Decoded {
     pub first_ns: Option<i64>,
     /// Latest time of a packet, ns.
     pub latest_ns: i64,
+    /// The seconds that begin in the batch, by its own packets: earlier packets may have been in them already.
+    pub ticks: Vec<Tick>,
     /// Damage, by kind.
     pub damaged: Counts,
     /// Sound packets of protocols that larder does not read, by kind.
@@ -163,6 +179,7 @@ impl Decoded {
         self.reader = None;
         self.first_ns = None;
         self.latest_ns = i64::MIN;
+        self.ticks.clear();
         self.damaged.clear();
         self.skipped.clear();
     }
@@ -216,6 +233,7 @@ fn decode_records<const NAMES: bool>(
     let file = batch.file;
     // Counted here: in `out`, every packet would wait for the store of the previous one.
     let (mut packets, mut first_ns, mut latest_ns) = (0, i64::MIN, i64::MIN);
+    let mut next_tick_ns = i64::MIN;
     while offset < limit && packets < packets_max {
         let record = match capture.record(bytes, offset) {
             Some(record) => record,
@@ -244,6 +262,9 @@ fn decode_records<const NAMES: bool>(
         }
         packets += 1;
         latest_ns = latest_ns.max(time_ns);
+        if time_ns >= next_tick_ns {
+            next_tick_ns = out.tick(packets, time_ns);
+        }
         let frame_offset = record.frame_offset as u32;
         // Made only for rare packets: it must be in memory for them only.
         let seen = || Seen { frame: record.frame, number: packets, time_ns, frame_offset };
@@ -300,6 +321,14 @@ impl Decoded {
             }
             Err(skip) => self.skip(skip, place.0, place.1),
         }
+    }
+
+    /// Notes the second of a packet; returns the next one.
+    #[cold]
+    fn tick(&mut self, packet: u32, time_ns: i64) -> i64 {
+        let time_ns = time_ns.div_euclid(TICK_NS).saturating_mul(TICK_NS);
+        self.ticks.push(Tick { packet, time_ns });
+        time_ns.saturating_add(TICK_NS)
     }
 
     #[inline(always)]

@@ -7,7 +7,7 @@
 //! | packets | what is taken |
 //! |---|---|
 //! | for the name learner (DNS and the like, fragments; `crate::decode`) | all of it |
-//! | of a flow, until it stated a name or will state none | payload that is read: all of it; others: headers, and one byte |
+//! | of a flow, until it stated a name or will state none | payload that is read: all; others: headers, and one byte |
 //! | with SYN, FIN or RST, of the other flows over TCP | headers |
 //! | the first one of the input, which says when the capture began | all of it |
 //!

@@ -247,7 +247,7 @@ impl Knowledge {
         is_known: bool,
     ) -> UnnamedReason {
         let hash = |addr| self.learner.names.address_hash(Scope::NONE, addr);
-        let all = u64::from(u32::MAX);
+        let all = u64::MAX;
         let first_ns = self.first_ns.unwrap_or(start_ns);
         // The batch may reach beyond the moment.
         let is_learned_later = || {

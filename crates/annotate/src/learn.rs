@@ -337,7 +337,7 @@ impl NameLearner {
             hop_limit,
         };
         if packet.dst_port == 853 || packet.dst_port == 8853 {
-            self.names.note_encrypted(carrier.scope, packet.src);
+            self.names.note_encrypted(carrier.scope, packet.src, carrier.packet);
         }
         match packet.protocol {
             protocol::TCP => self.segment(&carrier, packet, payload),

@@ -97,7 +97,6 @@ pub struct Names {
     /// The key of an alias, while it is looked up.
     alias_key: Vec<u8>,
     learned: Arc<LearnedMarks>,
-    batch: u64,
 }
 
 /// The result of a commit, for the workers.
@@ -107,8 +106,6 @@ pub struct Committed {
     pub position: LogPosition,
     /// The changes of the batch.
     pub overlay: Arc<Overlay>,
-    /// Number of the commit, as in [`LearnedMarks`].
-    pub batch: u64,
 }
 
 impl Names {
@@ -168,7 +165,6 @@ impl Names {
                 encrypted: Marks::new(1 << 13),
                 of_all_networks: AtomicBool::new(false),
             }),
-            batch: 0,
             cache,
         };
         Ok((names, readers))
@@ -180,8 +176,8 @@ impl Names {
     }
 
     /// Marks that `client` uses encrypted DNS.
-    pub fn note_encrypted(&self, scope: Scope, client: Addr) {
-        self.learned.encrypted.set(self.address_hash(scope, client), self.batch);
+    pub fn note_encrypted(&self, scope: Scope, client: Addr, packet: u64) {
+        self.learned.encrypted.set(self.address_hash(scope, client), packet);
     }
 
     /// The hash of an address in [`LearnedMarks`].
@@ -256,7 +252,7 @@ impl Names {
             let key = Key::host(observation.scope, observation.addr);
             self.learned
                 .hosts
-                .set(self.address_hash(observation.scope, observation.addr), self.batch);
+                .set(self.address_hash(observation.scope, observation.addr), observation.packet);
             self.change_key(observation.packet, &key, |old, out| merge(old, &own, merging, out));
             return;
         }
@@ -288,7 +284,7 @@ impl Names {
             .change_key(observation.packet, &key, |old, out| merge(old, &chained, merging, out));
         self.head = head;
         self.led = led;
-        self.learned.named.set(hash.get(), self.batch);
+        self.learned.named.set(hash.get(), observation.packet);
     }
 
     /// Prefetches the lines that an observation about `addr` needs first, and returns the hashes of
@@ -409,7 +405,7 @@ impl Names {
         };
         self.change_key(0, &key, |old, out| merge(old, candidate, merging, out));
         let learned = if kind == "host" { &self.learned.hosts } else { &self.learned.named };
-        learned.set(self.address_hash(scope, addr?), self.batch);
+        learned.set(self.address_hash(scope, addr?), 0);
         Some(())
     }
 
@@ -536,11 +532,9 @@ impl Names {
         self.reader.sync();
         self.changed.clear();
         self.committed = 0;
-        let batch = self.batch;
-        self.batch += 1;
         let next = Overlay::like(&self.overlay);
         let overlay = Arc::new(std::mem::replace(&mut self.overlay, next));
-        Ok(Some(Committed { position, overlay, batch }))
+        Ok(Some(Committed { position, overlay }))
     }
 
     /// A view for the serial side, of everything learned so far.
@@ -551,7 +545,6 @@ impl Names {
             cache: &self.cache,
             rules: self.rules,
             learned: &self.learned,
-            batch: self.batch,
             scope: Scope::NONE,
         }
     }

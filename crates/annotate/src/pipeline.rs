@@ -395,6 +395,7 @@ impl Pipeline<'_> {
                 held: &work.decoded.held,
                 joined: &work.decoded.joined,
                 committed,
+                ticks: &work.decoded.ticks,
                 finish_before: work.finish_before,
                 clock_step_ns: work.clock_step_ns(),
             };

@@ -5,6 +5,7 @@
 //! bytes. It returns the records that ended, rendered, in the order of the log. The result does not
 //! depend on the number of workers.
 
+mod each_packet;
 mod flow_event;
 mod lane;
 mod statements;
@@ -12,7 +13,6 @@ mod statements;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use larder::{Cache, Reader};
 use larder_serve::histogram::Histogram;
@@ -22,15 +22,16 @@ use larder_wire::stream::Budget;
 use larder_wire::{Addr, Name};
 
 use crate::Error;
-use crate::decode::Held;
+use crate::decode::{Held, Tick};
 use crate::evidence::{Hashes, Statement, Trial};
 use crate::flow::{Event, Flow, FlowKey, FlowRules, Guess, SHARDS, Shard, shard_of};
 use crate::format::Format;
 use crate::live_stats::{LiveStats, Party, SAMPLES, Second, Tally};
-use crate::names::{Committed, Found, Key, LearnedMarks, View};
+use crate::names::{Committed, Found, LearnedMarks, View};
 use crate::options::{LookupPer, Options, Summary};
 use crate::own_name::OwnName;
 use crate::record::FlowRecord;
+use each_packet::look_up_each;
 use lane::Lane;
 
 /// Events between the prefetch of an index line, or of a flow, and its use.
@@ -44,9 +45,6 @@ const PREFETCH_DUE: usize = 4;
 const PREFETCH_DUE_USERS: usize = 2;
 /// Boxes of each kind that are kept for reuse.
 const SPARE_MAX: usize = 1 << 10;
-
-/// One group of lookups in this many is timed: too few to slow the others down.
-const TIMED_GROUPS: u64 = 1024;
 
 /// The worker's part of a flow: one word, since most flows have no names.
 #[derive(Debug, Default)]
@@ -98,6 +96,8 @@ pub struct BatchInput<'a> {
     pub joined: &'a [u8],
     /// Names as of this batch.
     pub committed: &'a Committed,
+    /// The seconds that begin in it. Idle flows end then.
+    pub ticks: &'a [Tick],
     /// After the input's end: open flows whose first packet is before this one end now.
     pub finish_before: u64,
     /// The step of the clock before this batch, ns.
@@ -262,7 +262,6 @@ impl Shared {
             cache,
             rules: self.options.rules,
             learned: &self.learned,
-            batch: committed.batch,
             scope: Scope::NONE,
         }
     }
@@ -277,6 +276,8 @@ pub struct Worker {
     pub reader: Reader,
     cache: Cache,
     state: WorkerState,
+    /// The last second at which idle flows ended, ns.
+    ticked_ns: i64,
     /// Set by the first call of [`Worker::finish`].
     open_flows: Option<OpenFlows>,
     /// The counts that [`LiveStats`] has.
@@ -411,6 +412,7 @@ impl Worker {
                 record: None,
                 spare: Spare::default(),
             },
+            ticked_ns: i64::MIN,
             open_flows: None,
             reported: Summary::default(),
             reported_live: 0,
@@ -466,11 +468,13 @@ impl Worker {
 
     /// Handles the events of its shards, in packet order. The reader must be at the batch's position.
     pub fn batch(&mut self, events: &[Event], input: &BatchInput<'_>, output: &mut Output) {
-        let Worker { shards, place_of, reader, cache, state, .. } = self;
+        let Worker { shards, place_of, reader, cache, state, ticked_ns, .. } = self;
         let place = |hash: u64| usize::from(place_of[shard_of(hash)]);
         if input.clock_step_ns != 0 {
             shards.iter_mut().for_each(|shard| shard.shift_times(input.clock_step_ns));
+            *ticked_ns = ticked_ns.saturating_add(input.clock_step_ns);
         }
+        let mut ticks = input.ticks.iter().filter(|tick| tick.time_ns > *ticked_ns).peekable();
         let all = Arc::clone(&state.shared);
         let view = all.view(input.committed, reader, cache);
         if state.shared.options.lookup_per == LookupPer::Packet {
@@ -484,6 +488,9 @@ impl Worker {
         // Of the events up to `PREFETCH_FLOW` ahead.
         let mut guesses = [Guess::default(); PREFETCH_FLOW];
         for (at, event) in events.iter().enumerate() {
+            while let Some(tick) = ticks.next_if(|tick| tick.packet <= event.packet) {
+                end_idle(shards, *tick, &mut lane);
+            }
             if let Some(ahead) = events.get(at + PREFETCH_INDEX) {
                 shards[place(ahead.hash)].prefetch_index(ahead.hash);
             }
@@ -500,18 +507,10 @@ impl Worker {
             lane.state.shard = shard;
             shards[shard].packet(event, guess, &mut lane);
         }
-        let now_ns = input.time_ns;
-        lane.is_behind = true;
-        for at in 0..shards.len() {
-            if let Some(shard) = shards.get(at + PREFETCH_DUE) {
-                shard.prefetch_due(now_ns);
-            }
-            if let Some(shard) = shards.get(at + PREFETCH_DUE_USERS) {
-                shard.prefetch_due_users(now_ns, &lane);
-            }
-            lane.state.shard = at;
-            shards[at].expire(now_ns, input.packets, &mut lane);
+        for tick in ticks {
+            end_idle(shards, *tick, &mut lane);
         }
+        *ticked_ns = input.ticks.last().map_or(*ticked_ns, |tick| tick.time_ns.max(*ticked_ns));
         put_in_order(lane.output);
     }
 
@@ -544,6 +543,30 @@ impl Worker {
     }
 }
 
+/// Ends the flows that have been idle too long at `tick`, of which no packet from `tick.packet` on is counted.
+fn end_idle(shards: &mut [Shard<FlowState>], tick: Tick, lane: &mut Lane<'_, '_>) {
+    let (mut due, mut count) = ([0; SHARDS], 0);
+    for (shard, at) in shards.iter().zip(0..) {
+        // A store that is overwritten if there is nothing due: cheaper than a branch that is hard to predict.
+        due[count] = at;
+        count += usize::from(shard.has_due(tick.time_ns));
+        if count == SHARDS {
+            break;
+        }
+    }
+    let due = &due[..count];
+    for (at, &shard) in due.iter().enumerate() {
+        if let Some(&ahead) = due.get(at + PREFETCH_DUE) {
+            shards[ahead].prefetch_due(tick.time_ns);
+        }
+        if let Some(&ahead) = due.get(at + PREFETCH_DUE_USERS) {
+            shards[ahead].prefetch_due_users(tick.time_ns, lane);
+        }
+        lane.state.shard = shard;
+        shards[shard].expire(tick.time_ns, tick.packet, lane);
+    }
+}
+
 /// Sorts records in the order of the log, and statements in that of their packets. Of records it sorts the
 /// positions, which are a third as large, and reads the flow only of those that begin and end together.
 fn put_in_order(output: &mut Output) {
@@ -559,42 +582,4 @@ fn put_in_order(output: &mut Output) {
         one.cmp(&other).then_with(|| at(one_at).place.key.cmp(&at(other_at).place.key))
     });
     *ended = places.iter().map(|&(_, place)| *at(place)).collect();
-}
-
-/// `--lookup packet`: both addresses of every packet, as the paper's system does.
-///
-/// With `TIMED`, each lookup of one group in [`TIMED_GROUPS`] is timed by itself, with the lines that its
-/// group prefetched; the figure includes reading the clock.
-fn look_up_each<const TIMED: bool>(
-    events: &[Event],
-    input: &BatchInput<'_>,
-    view: View<'_>,
-    state: &mut WorkerState,
-) {
-    const GROUP: usize = 16;
-    for group in events.chunks(GROUP) {
-        let mut keys = [Key::address(Scope::NONE, Addr::UNSPECIFIED); 2 * GROUP];
-        for (at, event) in group.iter().enumerate() {
-            keys[2 * at] = Key::address(event.key.scope.network(), event.key.low);
-            keys[2 * at + 1] = Key::address(event.key.scope.network(), event.key.high);
-        }
-        let keys = &keys[..2 * group.len()];
-        let mut hashes = [view.cache.hash(keys[0].as_bytes()); 2 * GROUP];
-        for (hash, key) in hashes.iter_mut().zip(keys) {
-            *hash = view.cache.hash(key.as_bytes());
-            view.reader.prefetch(*hash);
-        }
-        let timed = TIMED && state.lookup_groups.is_multiple_of(TIMED_GROUPS);
-        state.lookup_groups += u64::from(TIMED);
-        for (at, (key, hash)) in keys.iter().zip(hashes).enumerate() {
-            let packet = input.packets_before + u64::from(group[at / 2].packet);
-            let started = timed.then(Instant::now);
-            let hit = view.candidates_hashed(hash, key, packet).is_some();
-            if let Some(started) = started {
-                state.lookup_times.add(started.elapsed().as_nanos() as u64);
-            }
-            state.lookups += 1;
-            state.lookup_hits += u64::from(hit);
-        }
-    }
 }

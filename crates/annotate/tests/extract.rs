@@ -7,9 +7,12 @@ use std::sync::Arc;
 
 use larder_annotate::Progress;
 use larder_annotate::extract::{Extracted, extract};
-use larder_annotate::options::{Endpoint, Options, SortBy};
+use larder_annotate::options::{Endpoint, Options};
+use larder_testkit::frames::ethernet;
 use larder_wire::capture;
 use support::*;
+
+const ARP: u16 = 0x0806;
 
 /// Extracts on any number of cores and from batches of any size: the bytes are the same.
 fn extracted(capture: &Path, folder: &Folder) -> (PathBuf, Extracted) {
@@ -30,8 +33,7 @@ fn extracted(capture: &Path, folder: &Folder) -> (PathBuf, Extracted) {
 
 fn with_names(log: &Path, names: &Path) -> Options {
     let names_read = vec![Endpoint::Path(names.to_owned())];
-    // In one batch: a flow that is idle too long ends with a batch, and its late names are those of that moment.
-    Options { names_read, sort_by: SortBy::Start, batch_bytes: 64 << 20, ..ecs(log) }
+    Options { names_read, ..ecs(log) }
 }
 
 /// A client looks a name up, and then visits the address and states a name in HTTP.
@@ -147,8 +149,8 @@ fn packets_have_their_numbers() {
     let (client, server) = ([10, 0, 0, 1], [198, 51, 100, 7]);
     let request = b"GET / HTTP/1.1\r\nHost: h1.larder.example\r\n\r\n";
     let all = folder.capture(vec![
-        // An answer of no flow: only as the first packet.
-        udp((server, client), (9_999, 9_998), &[0xff; 80]),
+        // It is of no flow, and there because it is the first packet.
+        ethernet(ARP, &[0; 46]),
         tcp((client, server), (6_000, 80), 0x02, 100, &[]),
         tcp((client, server), (6_000, 80), 0x18, 101, request),
         tcp((server, client), (80, 6_000), 0x18, 501, &[b'x'; 700]),
@@ -160,7 +162,7 @@ fn packets_have_their_numbers() {
     let (path, counts) = extracted(&all, &folder);
     let taken = frames(&path);
     let wanted =
-        [(1, 122), (2, 54), (3, 54 + request.len()), (4, 55), (6, 55), (7, whole[6].bytes.len())];
+        [(1, 60), (2, 54), (3, 54 + request.len()), (4, 55), (6, 55), (7, whole[6].bytes.len())];
     assert_eq!(counts.packets, wanted.len() as u64);
     for (frame, (number, length)) in taken.iter().zip(wanted) {
         let of_whole: &Frame = &whole[number - 1];

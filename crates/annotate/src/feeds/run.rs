@@ -309,7 +309,7 @@ impl Annotator {
         let first_ns = self.first_ns.unwrap_or(time_ns);
         if addr.is_local() {
             UnnamedReason::Local
-        } else if !is_known && self.learned.named.has(hash, u64::from(u32::MAX)) {
+        } else if !is_known && self.learned.named.has(hash, u64::MAX) {
             UnnamedReason::Evicted
         } else if time_ns.saturating_sub(first_ns) < BEFORE_LOG_NS {
             UnnamedReason::BeforeCapture

@@ -48,8 +48,8 @@ pub struct Shard<U> {
     free: Vec<u32>,
     heads: [u32; 3],
     tails: [u32; 3],
-    /// Each list's first flow is not due before this time, ns; the least time if it is unknown, the
-    /// greatest if the list is empty. Saves reading 192 flows a batch.
+    /// Each list's first flow is not due before this time, ns; the greatest if the list is empty. Saves reading 192
+    /// flows a tick.
     due_ns: [i64; 3],
     live: usize,
     limit: usize,
@@ -340,14 +340,16 @@ impl<U: Default> Shard<U> {
 
     fn link(&mut self, slot: u32, list: List) {
         let tail = self.tails[list as usize];
+        let idle_ns = self.rules.idle_ns(list);
         let flow = self.flow_mut(slot);
         flow.list = list;
         flow.stamp_ns = flow.last_ns;
         flow.prev = tail;
         flow.next = NONE;
+        let due_ns = flow.last_ns.saturating_add(idle_ns);
         if tail == NONE {
             self.heads[list as usize] = slot;
-            self.due_ns[list as usize] = i64::MIN;
+            self.due_ns[list as usize] = due_ns;
         } else {
             self.flow_mut(tail).next = slot;
         }
@@ -355,14 +357,16 @@ impl<U: Default> Shard<U> {
     }
 
     fn unlink(&mut self, slot: u32) {
-        let (list, prev, next) = {
+        let (list, prev, next, due_ns) = {
             let flow = self.flow(slot);
-            (flow.list as usize, flow.prev, flow.next)
+            // The next flow moved in its list no earlier (invariant 2).
+            let due_ns = flow.stamp_ns.saturating_add(self.rules.idle_ns(flow.list));
+            (flow.list as usize, flow.prev, flow.next, due_ns)
         };
         match prev {
             NONE => {
                 self.heads[list] = next;
-                self.due_ns[list] = if next == NONE { i64::MAX } else { i64::MIN };
+                self.due_ns[list] = if next == NONE { i64::MAX } else { due_ns };
             }
             prev => self.flow_mut(prev).next = next,
         }
@@ -421,6 +425,13 @@ impl<U: Default> Shard<U> {
     #[inline]
     fn is_due(&self, list: List, now_ns: i64) -> bool {
         self.due_ns[list as usize] < now_ns
+    }
+
+    /// True if a flow may have been idle too long at `now_ns`.
+    #[inline]
+    pub fn has_due(&self, now_ns: i64) -> bool {
+        let [tcp, other, closed] = self.due_ns;
+        tcp.min(other).min(closed) < now_ns
     }
 
     /// Prefetches the first flows that [`Shard::expire`] will read.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use larder::prefetch_read;
 
@@ -170,10 +170,10 @@ impl Sieve {
     }
 }
 
-/// Marks that only grow: a slot for each hash, with the batch that set it. They tell why a name is
+/// Marks that only grow: a slot for each hash, with the packet that set it. They tell why a name is
 /// absent, may contain a collision, and never name anything.
 pub struct Marks {
-    slots: Box<[AtomicU32]>,
+    slots: Box<[AtomicU64]>,
     /// A bit for each slot in use. It is a thirty-second of the memory, and most lookups end there.
     used: Sieve,
 }
@@ -182,24 +182,24 @@ impl Marks {
     /// Marks for about `count` hashes, at least 64.
     pub fn new(count: usize) -> Marks {
         let count = count.next_power_of_two().max(64);
-        let slots: Vec<_> = vec![0; count].into_iter().map(AtomicU32::new).collect();
+        let slots: Vec<_> = vec![0; count].into_iter().map(AtomicU64::new).collect();
         Marks { slots: slots.into(), used: Sieve::new(count) }
     }
 
     #[inline]
-    fn slot(&self, hash: u64) -> &AtomicU32 {
+    fn slot(&self, hash: u64) -> &AtomicU64 {
         &self.slots[hash as usize & (self.slots.len() - 1)]
     }
 
-    /// Sets a mark in batch `batch`. One writer; the first batch stays.
+    /// Sets a mark by packet `packet`; 0: before the first one. One writer; the first packet stays.
     #[inline]
-    pub fn set(&self, hash: u64, batch: u64) {
-        // Relaxed: a worker that handles batch `batch` has synchronized with the name learner
-        // through the scheduler's lock, and marks of later batches are distinguished by their
+    pub fn set(&self, hash: u64, packet: u64) {
+        // Relaxed: a worker that handles the packet's batch has synchronized with the name learner
+        // through the scheduler's lock, and marks of later packets are distinguished by their
         // number. A reader that sees the bit and not yet the slot handles an earlier batch and
         // reads 0, which means no as well.
         if !self.used.has(hash) {
-            self.slot(hash).store((batch as u32).saturating_add(1), Ordering::Relaxed);
+            self.slot(hash).store(packet.saturating_add(1), Ordering::Relaxed);
             self.used.add(hash);
         }
     }
@@ -210,20 +210,20 @@ impl Marks {
         self.used.prefetch(hash);
     }
 
-    /// False when no batch set the mark; cheaper than [`Marks::has`].
+    /// False when no packet set the mark; cheaper than [`Marks::has`].
     #[inline]
     pub fn may_have(&self, hash: u64) -> bool {
         self.used.has(hash)
     }
 
-    /// True when the mark was set in batch `batch` or before.
+    /// True when the mark was set before packet `packet`, as with names ([`Overlay`]).
     #[inline]
-    pub fn has(&self, hash: u64, batch: u64) -> bool {
+    pub fn has(&self, hash: u64, packet: u64) -> bool {
         if !self.may_have(hash) {
             return false;
         }
         let noted = self.slot(hash).load(Ordering::Relaxed);
-        noted != 0 && u64::from(noted) <= batch + 1
+        noted != 0 && noted <= packet
     }
 }
 

@@ -201,13 +201,15 @@ fn an_overlay_is_exact_to_the_packet() {
     assert_eq!(overlay.get(6, b"k", 99), None);
 }
 
-/// A mark counts from its batch on, and the first batch stays.
+/// A mark counts after its packet, and the first packet stays.
 #[test]
-fn marks_count_from_their_batch_on() {
+fn marks_count_after_their_packet() {
     let marks = Marks::new(16);
     marks.set(3, 7);
     marks.set(3, 9);
-    assert!(!marks.has(3, 6) && marks.has(3, 7) && marks.has(3, 8));
+    assert!(!marks.has(3, 7) && marks.has(3, 8) && marks.has(3, 9));
+    marks.set(5, 0);
+    assert!(marks.has(5, 1), "a name that was loaded");
     assert!(!marks.has(4, 100));
 }
 
@@ -341,8 +343,8 @@ fn what_was_known_is_recalled() {
     assert_eq!(names.refused(), 2);
     let learned = names.learned();
     let hash = |addr| names.address_hash(Scope::NONE, addr);
-    assert!(learned.named.has(hash(addr), 0) && !learned.hosts.has(hash(addr), 0));
-    assert!(learned.hosts.has(hash(client), 0) && !learned.named.has(hash(client), 0));
+    assert!(learned.named.has(hash(addr), 1) && !learned.hosts.has(hash(addr), 1));
+    assert!(learned.hosts.has(hash(client), 1) && !learned.named.has(hash(client), 1));
     let named = |client| names.view().destination(client, addr, u64::MAX, 0).expect("a name");
     assert_eq!(named(client).name.as_bytes(), b"own.example");
     assert_eq!(named(Addr::v4([10, 0, 0, 8])).name.as_bytes(), b"shared.example");

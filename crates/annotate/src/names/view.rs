@@ -26,8 +26,6 @@ pub struct View<'a> {
     pub rules: Rules,
     /// Marks of all that was ever learned.
     pub learned: &'a LearnedMarks,
-    /// The batch.
-    pub batch: u64,
     /// The network of the addresses.
     pub scope: Scope,
 }
@@ -285,7 +283,7 @@ impl<'a> View<'a> {
             (hash, key)
         });
         self.reader.prefetch(hash);
-        if !self.learned.named.has(hash.get(), self.batch) {
+        if !self.learned.named.has(hash.get(), packet) {
             return self.host_hashed(hash, addr, packet, now_ns);
         }
         let key = Key::address(self.scope, addr);
@@ -383,7 +381,7 @@ impl<'a> View<'a> {
 
     #[inline]
     fn host_entry(&self, hash: KeyHash, addr: Addr, packet: u64) -> Option<Entry<'a>> {
-        let has_said = self.learned.hosts.has(hash.get(), self.batch);
+        let has_said = self.learned.hosts.has(hash.get(), packet);
         if !has_said || !self.rules.has(8) {
             return None;
         }

@@ -6,7 +6,7 @@ use larder_io::batch::Batch;
 use larder_wire::capture::Capture;
 
 use super::Work;
-use crate::decode::{self, Counts, Decoded, Keying, decode_from};
+use crate::decode::{self, Counts, Decoded, Keying, Tick, decode_from};
 use crate::learn::NameLearner;
 
 /// Packets whose open flows end in one pseudo-batch: bounds the records that are held at once.
@@ -163,7 +163,7 @@ impl LearnerState {
     }
 
     /// Moves the time to that of the batch. After the clock was set, the time goes on from there.
-    fn move_time(&mut self, batch: &Batch, decoded: &Decoded) {
+    fn move_time(&mut self, batch: &Batch, decoded: &mut Decoded) {
         if self.capture_start_ns.is_none() {
             self.capture_start_ns = decoded.first_ns;
         }
@@ -175,6 +175,8 @@ impl LearnerState {
         self.time_ns = later(self.time_ns, decoded.latest_ns, is_set && decoded.packets > 0);
         if let Some(silent_at_ns) = batch.silent_at_ns {
             self.time_ns = later(self.time_ns, silent_at_ns, is_set);
+            // Idle flows end in silence, too: before the next packet.
+            decoded.ticks.push(Tick { packet: 1, time_ns: self.time_ns });
         }
     }
 }

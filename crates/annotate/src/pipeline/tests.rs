@@ -90,6 +90,7 @@ fn a_clock_that_is_set_ends_no_flow_early_or_late() {
                 held: &[],
                 joined: &[],
                 committed: &committed,
+                ticks: &work.decoded.ticks,
                 finish_before: 0,
                 clock_step_ns: work.clock_step_ns(),
             };

@@ -252,7 +252,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             Unresolved::False => true,
             _ if is_resolver_traffic(record.protocol, destination.addr, destination.port) => false,
             Unresolved::True => {
-                let why = || self.why_unnamed(flow, has_name);
+                let why = || self.why_unnamed(flow, end_packet, has_name);
                 !has_lookup && why() == UnnamedReason::NoLookupSeen
             }
             Unresolved::All => destination.naming.is_none(),
@@ -406,7 +406,8 @@ impl Lane<'_, '_> {
             self.state.spare.take_back(known);
         }
         let unnamed = record.destination.naming.is_none();
-        record.destination.unnamed_reason = unnamed.then(|| self.why_unnamed(flow, false));
+        record.destination.unnamed_reason =
+            unnamed.then(|| self.why_unnamed(flow, end_packet, false));
         record.first_packet = flow.first_packet;
         record.end_packet = end_packet;
         record.end_ns = flow.last_ns;
@@ -467,7 +468,12 @@ impl Lane<'_, '_> {
     }
 
     /// Why no lookup names the destination; `is_known`: there is a name at hand.
-    fn why_unnamed(&self, flow: &Flow<FlowState>, is_known: bool) -> UnnamedReason {
+    fn why_unnamed(
+        &self,
+        flow: &Flow<FlowState>,
+        end_packet: u64,
+        is_known: bool,
+    ) -> UnnamedReason {
         let (client, _) = flow.source();
         let (addr, _) = flow.destination();
         let known = self.view.learned;
@@ -475,9 +481,9 @@ impl Lane<'_, '_> {
         let hash = |addr| view.address_hash(addr);
         if addr.is_local() {
             UnnamedReason::Local
-        } else if !is_known && known.named.has(hash(addr), self.view.batch) {
+        } else if !is_known && known.named.has(hash(addr), end_packet) {
             UnnamedReason::Evicted
-        } else if known.encrypted.has(hash(client), self.view.batch) {
+        } else if known.encrypted.has(hash(client), end_packet) {
             UnnamedReason::EncryptedDnsSuspected
         } else if flow.midstream
             || flow.start_ns.saturating_sub(self.input.capture_start_ns) < BEFORE_CAPTURE_NS
