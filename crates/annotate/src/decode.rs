@@ -65,10 +65,11 @@ pub struct Rare {
 
 /// A moment at which idle flows end: the packets' clock has a new second.
 ///
-/// Flows end at these moments, not at the end of a batch, so that no record depends on how the input is cut.
+/// Flows end at these moments, not at the end of a batch, so that no record depends on how the input is cut. Two packets in
+/// a row must have the second, or a later one: one wrong time moves no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
-    /// The first packet of the second or of a later one, by its number in the batch, from 1.
+    /// The second of the two packets, by its number in the batch, from 1.
     pub packet: u32,
     /// The second, ns.
     pub time_ns: i64,
@@ -76,6 +77,13 @@ pub struct Tick {
 
 /// Time between two ticks, ns.
 const TICK_NS: i64 = 1_000_000_000;
+
+impl Tick {
+    /// With packet `packet`, which and whose predecessor are not earlier than `time_ns`.
+    pub fn at(packet: u32, time_ns: i64) -> Tick {
+        Tick { packet, time_ns: time_ns.div_euclid(TICK_NS).saturating_mul(TICK_NS) }
+    }
+}
 
 /// A fragment that waited for the first one of its datagram.
 #[derive(Debug)]
@@ -152,7 +160,9 @@ pub struct Decoded {
     pub first_ns: Option<i64>,
     /// Latest time of a packet, ns.
     pub latest_ns: i64,
-    /// The seconds that begin in the batch, by its own packets: earlier packets may have been in them already.
+    /// Time of the last packet, ns.
+    pub last_ns: i64,
+    /// The seconds that begin in the batch, each once. Before the name learner has the batch: by its own packets alone.
     pub ticks: Vec<Tick>,
     /// Damage, by kind.
     pub damaged: Counts,
@@ -179,6 +189,7 @@ impl Decoded {
         self.reader = None;
         self.first_ns = None;
         self.latest_ns = i64::MIN;
+        self.last_ns = i64::MIN;
         self.ticks.clear();
         self.damaged.clear();
         self.skipped.clear();
@@ -233,7 +244,7 @@ fn decode_records<const NAMES: bool>(
     let file = batch.file;
     // Counted here: in `out`, every packet would wait for the store of the previous one.
     let (mut packets, mut first_ns, mut latest_ns) = (0, i64::MIN, i64::MIN);
-    let mut next_tick_ns = i64::MIN;
+    let (mut last_ns, mut next_tick_ns) = (i64::MIN, i64::MIN + 1);
     while offset < limit && packets < packets_max {
         let record = match capture.record(bytes, offset) {
             Some(record) => record,
@@ -262,8 +273,10 @@ fn decode_records<const NAMES: bool>(
         }
         packets += 1;
         latest_ns = latest_ns.max(time_ns);
-        if time_ns >= next_tick_ns {
-            next_tick_ns = out.tick(packets, time_ns);
+        let certain_ns = time_ns.min(last_ns);
+        last_ns = time_ns;
+        if certain_ns >= next_tick_ns {
+            next_tick_ns = out.tick(packets, certain_ns);
         }
         let frame_offset = record.frame_offset as u32;
         // Made only for rare packets: it must be in memory for them only.
@@ -282,6 +295,7 @@ fn decode_records<const NAMES: bool>(
     out.packets = packets;
     out.first_ns = (packets > 0).then_some(first_ns);
     out.latest_ns = latest_ns;
+    out.last_ns = last_ns;
     out.end = offset;
     out.reader = Some(capture);
 }
@@ -323,12 +337,12 @@ impl Decoded {
         }
     }
 
-    /// Notes the second of a packet; returns the next one.
+    /// Notes a second; returns the next one.
     #[cold]
     fn tick(&mut self, packet: u32, time_ns: i64) -> i64 {
-        let time_ns = time_ns.div_euclid(TICK_NS).saturating_mul(TICK_NS);
-        self.ticks.push(Tick { packet, time_ns });
-        time_ns.saturating_add(TICK_NS)
+        let tick = Tick::at(packet, time_ns);
+        self.ticks.push(tick);
+        tick.time_ns.saturating_add(TICK_NS)
     }
 
     #[inline(always)]

@@ -13,14 +13,15 @@
 //!
 //! The table is split into [`SHARDS`] shards by the hash of the 5-tuple, a fixed number, so that a
 //! shard never depends on the number of workers. A shard has its own limit; when it is full, the
-//! flow that has been idle longest ends (`evicted`). All times are packet times: a shard's clock is
-//! the time of the latest packet of the input so far. It moves between batches and never goes back.
+//! flow that has been idle longest ends (`evicted`). All times are packet times: a shard's clock moves
+//! at seconds between packets (`decode::Tick`), and never goes back.
 //!
 //! Invariants (checked by [`Shard::validate`])
 //! 1. Every live flow is in the index exactly once and in exactly one of the three lists.
 //! 2. A list is ordered by `stamp_ns` if packets come in the order of their times, and `last_ns -
 //!    stamp_ns` of a flow is below `RESTAMP_NS` when its packet was handled. So a flow ends at most
-//!    a second late, and eviction is exact to a second, without a list move per packet.
+//!    a second late, and eviction is exact to a second, without a list move per packet. A packet with a
+//!    wrong time leaves its flow at most a minute after the clock in its list.
 //! 3. `live <= limit`.
 //!
 //! Cost: one index line and two of a flow's four cache lines a packet, all prefetched.
@@ -40,6 +41,8 @@ pub use tcp::{History, Sent};
 use crate::record::{App, ConnState};
 use tcp::{EndState, tcp_state};
 
+/// A flow moves to its list's end when its place is older than this.
+const RESTAMP_NS: i64 = 1_000_000_000;
 /// Shards of the flow table: fixed, so that results do not depend on the number of workers.
 pub const SHARDS: usize = 64;
 /// The three lists of a shard, and the place of an ended flow: none.
@@ -141,6 +144,11 @@ impl<U> Flow<U> {
                 (false, false) => ConnState::OTH,
             },
         }
+    }
+
+    /// Its place in its list is much earlier than its last packet.
+    fn is_misplaced(&self) -> bool {
+        self.last_ns.saturating_sub(self.stamp_ns) >= RESTAMP_NS
     }
 
     fn is_closed(&self) -> bool {

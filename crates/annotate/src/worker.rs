@@ -276,8 +276,6 @@ pub struct Worker {
     pub reader: Reader,
     cache: Cache,
     state: WorkerState,
-    /// The last second at which idle flows ended, ns.
-    ticked_ns: i64,
     /// Set by the first call of [`Worker::finish`].
     open_flows: Option<OpenFlows>,
     /// The counts that [`LiveStats`] has.
@@ -412,7 +410,6 @@ impl Worker {
                 record: None,
                 spare: Spare::default(),
             },
-            ticked_ns: i64::MIN,
             open_flows: None,
             reported: Summary::default(),
             reported_live: 0,
@@ -468,13 +465,12 @@ impl Worker {
 
     /// Handles the events of its shards, in packet order. The reader must be at the batch's position.
     pub fn batch(&mut self, events: &[Event], input: &BatchInput<'_>, output: &mut Output) {
-        let Worker { shards, place_of, reader, cache, state, ticked_ns, .. } = self;
+        let Worker { shards, place_of, reader, cache, state, .. } = self;
         let place = |hash: u64| usize::from(place_of[shard_of(hash)]);
         if input.clock_step_ns != 0 {
             shards.iter_mut().for_each(|shard| shard.shift_times(input.clock_step_ns));
-            *ticked_ns = ticked_ns.saturating_add(input.clock_step_ns);
         }
-        let mut ticks = input.ticks.iter().filter(|tick| tick.time_ns > *ticked_ns).peekable();
+        let mut ticks = input.ticks.iter().peekable();
         let all = Arc::clone(&state.shared);
         let view = all.view(input.committed, reader, cache);
         if state.shared.options.lookup_per == LookupPer::Packet {
@@ -510,7 +506,6 @@ impl Worker {
         for tick in ticks {
             end_idle(shards, *tick, &mut lane);
         }
-        *ticked_ns = input.ticks.last().map_or(*ticked_ns, |tick| tick.time_ns.max(*ticked_ns));
         put_in_order(lane.output);
     }
 
@@ -546,10 +541,10 @@ impl Worker {
 /// Ends the flows that have been idle too long at `tick`, of which no packet from `tick.packet` on is counted.
 fn end_idle(shards: &mut [Shard<FlowState>], tick: Tick, lane: &mut Lane<'_, '_>) {
     let (mut due, mut count) = ([0; SHARDS], 0);
-    for (shard, at) in shards.iter().zip(0..) {
+    for (shard, at) in shards.iter_mut().zip(0..) {
         // A store that is overwritten if there is nothing due: cheaper than a branch that is hard to predict.
         due[count] = at;
-        count += usize::from(shard.has_due(tick.time_ns));
+        count += usize::from(shard.tick(tick.time_ns));
         if count == SHARDS {
             break;
         }

@@ -302,3 +302,34 @@ fn stalls() {
     let made = same_on_all_cores("stalls", &options);
     assert!(made.summary.names_evicted > 50_000 && made.summary.flows_named > 50);
 }
+
+/// One packet with a time far in the future ends no flow and keeps none open: the other records are those of a log
+/// without the packet.
+#[test]
+fn one_wrong_time_moves_no_clock() {
+    let folder = Folder::new();
+    let mut maker = Maker::new(11);
+    for second in 0..400 {
+        let (client, port) = ([10, 0, 0, (second % 7) as u8], 2_000 + second as u16 % 50);
+        maker.push(udp((client, [198, 51, 100, 1]), (port, 9_999), b"request"));
+        maker.pause(1_000_000_000);
+    }
+    let log = |maker: &Maker| {
+        let path = folder.keep("wrong.pcap", maker.pcap());
+        same_on_all_cores("wrong time", &Options { batch_bytes: 2_000, ..ecs(&path) }).log()
+    };
+    let right = log(&maker);
+    assert!(right.lines().count() > 300, "flows end");
+    let wrong = udp(([10, 9, 9, 9], [198, 51, 100, 1]), (1, 2), b"from the future");
+    let at_ns = maker.frames[100].at_ns + (1 << 60);
+    maker.frames.insert(100, Frame { at_ns, link_type: ETHERNET, bytes: wrong });
+    let with_wrong = log(&maker);
+    let mut others: Vec<&str> =
+        with_wrong.lines().filter(|line| !line.contains("10.9.9.9")).collect();
+    let mut all: Vec<&str> = right.lines().collect();
+    // Two flows wait in a list behind that packet for a minute, as those of the last minute do for the end.
+    assert!(all[..200].iter().all(|line| others[..330].contains(line)));
+    others.sort_unstable();
+    all.sort_unstable();
+    assert_eq!(others, all);
+}

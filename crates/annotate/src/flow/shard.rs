@@ -5,10 +5,11 @@ use larder::{prefetch_lines, prefetch_read, prefetch_slice};
 use super::event::{Event, FlowKey, source_is_low};
 use super::tcp::{History, Sent, account};
 use super::tcp_flag::{ACK, FIN, RST, SYN};
-use super::{Flow, FlowRules, FlowUser, Leave, List};
+use super::{Flow, FlowRules, FlowUser, Leave, List, RESTAMP_NS};
 
-/// A flow moves to its list's end when its place is older than this.
-const RESTAMP_NS: i64 = 1_000_000_000;
+/// A flow's place in its list is at most this much later than the clock: a packet with a wrong time must not hold up
+/// the flows behind it.
+const AHEAD_NS: i64 = 60_000_000_000;
 const NONE: u32 = u32::MAX;
 /// Flows that a new shard has memory for, so that few tables are ever copied: half a mebibyte,
 /// which the system assigns only as it is used.
@@ -51,6 +52,8 @@ pub struct Shard<U> {
     /// Each list's first flow is not due before this time, ns; the greatest if the list is empty. Saves reading 192
     /// flows a tick.
     due_ns: [i64; 3],
+    /// The last second of the packets' clock, ns.
+    clock_ns: i64,
     live: usize,
     limit: usize,
     rules: FlowRules,
@@ -68,6 +71,7 @@ impl<U: Default> Shard<U> {
             heads: [NONE; 3],
             tails: [NONE; 3],
             due_ns: [i64::MAX; 3],
+            clock_ns: i64::MIN,
             live: 0,
             limit: limit.max(1),
             rules,
@@ -186,7 +190,7 @@ impl<U: Default> Shard<U> {
         if list != List::Closed && flow.is_closed() {
             self.unlink(slot);
             self.link(slot, List::Closed);
-        } else if flow.last_ns - flow.stamp_ns >= RESTAMP_NS {
+        } else if flow.is_misplaced() {
             self.unlink(slot);
             self.link(slot, list);
         }
@@ -206,6 +210,7 @@ impl<U: Default> Shard<U> {
     /// Moves all times by a step of the clock, so that no flow lasts longer or shorter because of
     /// it.
     pub fn shift_times(&mut self, step_ns: i64) {
+        self.clock_ns = self.clock_ns.saturating_add(step_ns);
         for flow in &mut self.flows {
             for time_ns in [&mut flow.start_ns, &mut flow.last_ns, &mut flow.stamp_ns] {
                 *time_ns = time_ns.saturating_add(step_ns);
@@ -341,12 +346,13 @@ impl<U: Default> Shard<U> {
     fn link(&mut self, slot: u32, list: List) {
         let tail = self.tails[list as usize];
         let idle_ns = self.rules.idle_ns(list);
+        let latest_ns = self.clock_ns.saturating_add(AHEAD_NS);
         let flow = self.flow_mut(slot);
         flow.list = list;
-        flow.stamp_ns = flow.last_ns;
+        flow.stamp_ns = flow.last_ns.min(latest_ns);
         flow.prev = tail;
         flow.next = NONE;
-        let due_ns = flow.last_ns.saturating_add(idle_ns);
+        let due_ns = flow.stamp_ns.saturating_add(idle_ns);
         if tail == NONE {
             self.heads[list as usize] = slot;
             self.due_ns[list as usize] = due_ns;
@@ -404,12 +410,19 @@ impl<U: Default> Shard<U> {
     /// Ends every flow that has been idle too long at `now_ns`.
     #[inline(never)]
     pub fn expire(&mut self, now_ns: i64, packet: u32, user: &mut impl FlowUser<U>) {
+        self.clock_ns = self.clock_ns.max(now_ns);
         for list in [List::Tcp, List::Other, List::Closed] {
             let timeout_ns = self.rules.idle_ns(list);
             while self.is_due(list, now_ns) {
                 let head = self.heads[list as usize];
                 let flow = self.flow(head);
                 let due_ns = flow.last_ns.saturating_add(timeout_ns);
+                if now_ns <= due_ns && flow.is_misplaced() {
+                    // Of a time that the clock has not reached: it waits at the end of its list.
+                    self.unlink(head);
+                    self.link(head, list);
+                    continue;
+                }
                 if now_ns <= due_ns {
                     // Its place may be less than a second too early. It stays there: at the end of
                     // the list it would be behind flows that had packets much later (invariant 2).
@@ -427,9 +440,10 @@ impl<U: Default> Shard<U> {
         self.due_ns[list as usize] < now_ns
     }
 
-    /// True if a flow may have been idle too long at `now_ns`.
+    /// Moves the clock to `now_ns`. True if a flow may have been idle too long then.
     #[inline]
-    pub fn has_due(&self, now_ns: i64) -> bool {
+    pub fn tick(&mut self, now_ns: i64) -> bool {
+        self.clock_ns = now_ns;
         let [tcp, other, closed] = self.due_ns;
         tcp.min(other).min(closed) < now_ns
     }

@@ -236,6 +236,7 @@ fn a_shard_is_what_the_model_says() {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let port = 2_000 + (random >> 33) as u16 % 200;
         now += (random >> 50) as i64 % 3 * S;
+        shard.tick(now);
         let talk = Talk { host: 1, port, peer: 2, peer_port: 9 };
         let mut ended: Vec<(u16, u64, Leave)> = Vec::new();
         let event = event(talk, protocol::UDP, 0, now, step);
@@ -300,4 +301,34 @@ fn a_second_packet_does_not_make_a_flow_young() {
     shard.expire(1105 * S / 10, 8, &mut ended);
     shard.packet(&udp(4, 111 * S, 9), guess, &mut ended);
     assert_eq!(ended.iter().map(|it| it.0).collect::<Vec<_>>(), [1, 2]);
+}
+
+/// Packets with times far in the future hold up other flows for a minute at most: neither as the first of a list nor when they are taken
+/// out of it, and however many there are.
+#[test]
+fn wrong_times_hold_up_flows_for_a_minute() {
+    let mut shard = Shard::new(1_000, rules());
+    let mut ended: Vec<(u16, u64, Leave)> = Vec::new();
+    let packet = |shard: &mut Shard<()>, ended: &mut Vec<_>, port, time_ns, number| {
+        let talk = Talk { host: 1, port, peer: 2, peer_port: 9 };
+        let event = event(talk, protocol::UDP, 0, time_ns, number);
+        shard.packet(&event, Guess::default(), ended);
+    };
+    for second in 0..300 {
+        let now = i64::from(second) * S;
+        let port = 2_000 + second as u16;
+        if second % 10 == 3 {
+            packet(&mut shard, &mut ended, port, now + (1 << 60), second);
+        } else {
+            packet(&mut shard, &mut ended, port, now, second);
+        }
+        shard.tick(now);
+        shard.expire(now, second, &mut ended);
+        shard.validate();
+        // All flows of sound times end a minute after they are due at the latest, and most of them sooner.
+        let due = (0..second.saturating_sub(122)).filter(|second| second % 10 != 3).count();
+        assert!(ended.len() >= due, "{second}: {} of {due}", ended.len());
+    }
+    let of_wrong = ended.iter().filter(|(port, ..)| port % 10 == 3).count();
+    assert_eq!((shard.live(), of_wrong), (300 - ended.len(), 0));
 }

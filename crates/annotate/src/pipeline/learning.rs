@@ -22,6 +22,10 @@ pub(super) struct LearnerState {
     pub finished_before: u64,
     packets_max: Option<u64>,
     pub time_ns: i64,
+    /// Time of the last packet, ns.
+    last_ns: Option<i64>,
+    /// The last second at which idle flows ended, ns.
+    ticked_ns: i64,
     /// When the capture began; before the first packet `None`, unless the caller knows.
     pub capture_start_ns: Option<i64>,
     pub previous: Option<Previous>,
@@ -66,6 +70,8 @@ impl LearnerState {
             finished_before: 0,
             packets_max,
             time_ns: i64::MIN,
+            last_ns: None,
+            ticked_ns: i64::MIN,
             capture_start_ns: None,
             previous: None,
             keying,
@@ -92,6 +98,7 @@ impl LearnerState {
         self.packets += u64::from(decoded.packets);
         self.for_names += u64::from(decoded.for_names);
         self.move_time(batch, decoded);
+        self.tick(batch, decoded);
         work.time_ns = self.time_ns;
         work.capture_start_ns = self.capture_start_ns.unwrap_or(0);
         if decoded.reader.is_some() {
@@ -163,7 +170,7 @@ impl LearnerState {
     }
 
     /// Moves the time to that of the batch. After the clock was set, the time goes on from there.
-    fn move_time(&mut self, batch: &Batch, decoded: &mut Decoded) {
+    fn move_time(&mut self, batch: &Batch, decoded: &Decoded) {
         if self.capture_start_ns.is_none() {
             self.capture_start_ns = decoded.first_ns;
         }
@@ -175,8 +182,27 @@ impl LearnerState {
         self.time_ns = later(self.time_ns, decoded.latest_ns, is_set && decoded.packets > 0);
         if let Some(silent_at_ns) = batch.silent_at_ns {
             self.time_ns = later(self.time_ns, silent_at_ns, is_set);
-            // Idle flows end in silence, too: before the next packet.
-            decoded.ticks.push(Tick { packet: 1, time_ns: self.time_ns });
         }
+    }
+
+    /// Completes the ticks of a batch: its first packet has its predecessor in an earlier one, and each second counts once.
+    fn tick(&mut self, batch: &Batch, decoded: &mut Decoded) {
+        let step_ns = batch.clock_step_ns;
+        self.ticked_ns = self.ticked_ns.saturating_add(step_ns);
+        let last_ns = self.last_ns.map(|last_ns| last_ns.saturating_add(step_ns));
+        if let Some(first_ns) = decoded.first_ns {
+            let first = last_ns.map(|last_ns| Tick::at(1, first_ns.min(last_ns)));
+            decoded.ticks.splice(..0, first);
+            self.last_ns = Some(decoded.last_ns);
+        }
+        if batch.silent_at_ns.is_some() {
+            // Idle flows end in silence, too: before the next packet.
+            decoded.ticks.push(Tick::at(1, self.time_ns));
+        }
+        decoded.ticks.retain(|tick| {
+            let is_new = tick.time_ns > self.ticked_ns;
+            self.ticked_ns = self.ticked_ns.max(tick.time_ns);
+            is_new
+        });
     }
 }
