@@ -65,8 +65,8 @@ pub struct Rare {
 
 /// A moment at which idle flows end: the packets' clock has a new second.
 ///
-/// Flows end at these moments, not at the end of a batch, so that no record depends on how the input is cut. Two packets in
-/// a row must have the second, or a later one: one wrong time moves no clock.
+/// Flows end at these moments, not at the end of a batch, so that no record depends on how the input is cut. Two
+/// packets in a row must have the second, or a later one: one wrong time moves no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
     /// The second of the two packets, by its number in the batch, from 1.
@@ -273,8 +273,7 @@ fn decode_records<const NAMES: bool>(
         }
         packets += 1;
         latest_ns = latest_ns.max(time_ns);
-        let certain_ns = time_ns.min(last_ns);
-        last_ns = time_ns;
+        let certain_ns = time_ns.min(std::mem::replace(&mut last_ns, time_ns));
         if certain_ns >= next_tick_ns {
             next_tick_ns = out.tick(packets, certain_ns);
         }

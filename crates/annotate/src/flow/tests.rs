@@ -303,8 +303,8 @@ fn a_second_packet_does_not_make_a_flow_young() {
     assert_eq!(ended.iter().map(|it| it.0).collect::<Vec<_>>(), [1, 2]);
 }
 
-/// Packets with times far in the future hold up other flows for a minute at most: neither as the first of a list nor when they are taken
-/// out of it, and however many there are.
+/// Packets with times far in the future hold up other flows for a minute at most, however many there are: neither
+/// as the first of a list nor when they are taken out of it.
 #[test]
 fn wrong_times_hold_up_flows_for_a_minute() {
     let mut shard = Shard::new(1_000, rules());

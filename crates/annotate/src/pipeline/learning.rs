@@ -185,7 +185,8 @@ impl LearnerState {
         }
     }
 
-    /// Completes the ticks of a batch: its first packet has its predecessor in an earlier one, and each second counts once.
+    /// Completes the ticks of a batch: the predecessor of its first packet is in an earlier one, and each second counts
+    /// once.
     fn tick(&mut self, batch: &Batch, decoded: &mut Decoded) {
         let step_ns = batch.clock_step_ns;
         self.ticked_ns = self.ticked_ns.saturating_add(step_ns);
