@@ -30,7 +30,7 @@ fn the_demo_explains_what_it_shows() {
     for (place, name) in [
         ("192.0.2.20:50011", "chat.news.example [dns_pair,70%,ambiguous]"),
         ("192.0.2.10:50003", "chat.shop.example [dns_pair,70%,ambiguous]"),
-        ("198.51.100.22:", "git.code.example [dns_pair,99%]"),
+        ("198.51.100.22:", "git.code.example [dns_pair,98%]"),
         ("198.51.100.25:", "mail.post.example [dns_pair,99%]"),
         ("198.51.100.67:", "www.bank.example [sni,20%,conflict,unconfirmed]"),
         ("198.51.100.66:4444", "[no_lookup_seen]"),
