@@ -242,6 +242,10 @@ fn read(path: &Path) -> String {
 /// The text that a line's program logs when it serves; `None` if the program ends by itself.
 fn begins_to_serve(line: &str) -> Option<&'static str> {
     let line = line.strip_prefix("sudo ").unwrap_or(line);
+    // It captures first.
+    if line.starts_with("larder annotate -i") && line.contains(" --serve ") {
+        return Some("store: listening ");
+    }
     [
         ("larder dns --shadow", "dns: comparison started "),
         ("larder dns", "dns: listening "),
