@@ -304,7 +304,7 @@ fn stalls() {
 }
 
 /// One packet with a time far in the future ends no flow and keeps none open: the other records are those of a log
-/// without the packet.
+/// without the packet. Nor does it matter how many packets a batch has.
 #[test]
 fn one_wrong_time_moves_no_clock() {
     let folder = Folder::new();
@@ -312,18 +312,24 @@ fn one_wrong_time_moves_no_clock() {
     for second in 0..400 {
         let (client, port) = ([10, 0, 0, (second % 7) as u8], 2_000 + second as u16 % 50);
         maker.push(udp((client, [198, 51, 100, 1]), (port, 9_999), b"request"));
+        if second % 30 == 0 {
+            maker.push(udp(([10, 0, 0, 100], [198, 51, 100, 1]), (1, 9_999), b"it goes on"));
+        }
         maker.pause(1_000_000_000);
     }
-    let log = |maker: &Maker| {
+    let log = |maker: &Maker, batch_bytes| {
         let path = folder.keep("wrong.pcap", maker.pcap());
-        same_on_all_cores("wrong time", &Options { batch_bytes: 2_000, ..ecs(&path) }).log()
+        same_on_all_cores("wrong time", &Options { batch_bytes, ..ecs(&path) }).log()
     };
-    let right = log(&maker);
+    let right = log(&maker, 2_000);
     assert!(right.lines().count() > 300, "flows end");
+    for batch_bytes in [60, 1 << 20] {
+        assert!(log(&maker, batch_bytes) == right, "batches of {batch_bytes}");
+    }
     let wrong = udp(([10, 9, 9, 9], [198, 51, 100, 1]), (1, 2), b"from the future");
     let at_ns = maker.frames[100].at_ns + (1 << 60);
     maker.frames.insert(100, Frame { at_ns, link_type: ETHERNET, bytes: wrong });
-    let with_wrong = log(&maker);
+    let with_wrong = log(&maker, 2_000);
     let mut others: Vec<&str> =
         with_wrong.lines().filter(|line| !line.contains("10.9.9.9")).collect();
     let mut all: Vec<&str> = right.lines().collect();
