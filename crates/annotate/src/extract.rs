@@ -67,9 +67,6 @@ pub fn extract(options: &Options, progress: &Arc<Progress>) -> Result<(Summary, 
         ..Summary::default()
     };
     add_damage_of(&counted, &feed.source, &feed.files, &mut summary);
-    for worker in &workers {
-        summary.add_flows(worker.summary());
-    }
     summary.skipped = counted.skipped;
     summary.input_damaged = !summary.damaged.is_empty();
     Ok((summary, extracted))

@@ -389,7 +389,6 @@ impl Pipeline<'_> {
             let input = BatchInput {
                 packets_before: work.packets_before,
                 packets: work.decoded.packets,
-                time_ns: work.time_ns,
                 capture_start_ns: work.capture_start_ns,
                 bytes: work.batch.as_ref().map_or(&[], |batch| &batch.bytes),
                 held: &work.decoded.held,
@@ -403,7 +402,7 @@ impl Pipeline<'_> {
                 Some(_) => {
                     let live_stats = &self.progress.live_stats;
                     worker.batch(&work.decoded.lanes[me], &input, &mut output);
-                    worker.report(&work.decoded.lanes[me], input.time_ns, live_stats);
+                    worker.report(&work.decoded.lanes[me], work.time_ns, live_stats);
                 }
                 None => worker.finish(&work.decoded.lanes[me], &input, &mut output),
             }

@@ -84,8 +84,6 @@ pub struct BatchInput<'a> {
     pub packets_before: u64,
     /// Packets in this batch.
     pub packets: u32,
-    /// Time of the latest packet so far, this batch included, ns.
-    pub time_ns: i64,
     /// Time of the input's first packet, ns.
     pub capture_start_ns: i64,
     /// The batch's bytes.

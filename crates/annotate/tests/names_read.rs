@@ -197,7 +197,7 @@ fn the_rest_of_earlier_flows_does_not_count() {
         whole.push(question(client, 5000, host as u16, host));
         whole.push(answer(client, 5000, host as u16, host, &[server]));
     }
-    // Half of the flows state the first name, whose lookup is the older one: so many choices are wrong.
+    // Half of the flows state the first name, whose lookup is the older one: many choices are wrong then.
     for port in 6010..6090 {
         let request: &[u8] = match port % 2 {
             0 => b"GET / HTTP/1.1\r\nHost: h1.larder.example\r\n\r\n",

@@ -84,7 +84,6 @@ fn a_clock_that_is_set_ends_no_flow_early_or_late() {
             let input = BatchInput {
                 packets_before: work.packets_before,
                 packets: work.decoded.packets,
-                time_ns: work.time_ns,
                 capture_start_ns: work.capture_start_ns,
                 bytes,
                 held: &[],
