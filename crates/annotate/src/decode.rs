@@ -73,6 +73,8 @@ pub struct Tick {
     pub packet: u32,
     /// The second, ns.
     pub time_ns: i64,
+    /// The records of all flows are cut.
+    pub is_cut: bool,
 }
 
 /// Time between two ticks, ns.
@@ -81,8 +83,15 @@ const TICK_NS: i64 = 1_000_000_000;
 impl Tick {
     /// With packet `packet`, which and whose predecessor are not earlier than `time_ns`.
     pub fn at(packet: u32, time_ns: i64) -> Tick {
-        Tick { packet, time_ns: time_ns.div_euclid(TICK_NS).saturating_mul(TICK_NS) }
+        let time_ns = time_ns.div_euclid(TICK_NS).saturating_mul(TICK_NS);
+        Tick { packet, time_ns, is_cut: false }
     }
+}
+
+/// The first cut of records after `time_ns`, if there is one at each multiple of `every_ns`; 0: never.
+pub fn next_cut_ns(time_ns: i64, every_ns: i64) -> i64 {
+    let interval = time_ns.checked_div_euclid(every_ns);
+    interval.map_or(i64::MAX, |interval| (interval + 1).saturating_mul(every_ns))
 }
 
 /// A fragment that waited for the first one of its datagram.

@@ -6,7 +6,7 @@
 //! ```text
 //! phase      begins with                                ends with
 //! open       its first packet                           FIN from both ends, RST; idle; eviction
-//!            (active too long: a record is written, and its counts begin again)
+//!            (active too long, or a cut: a record is written, and the next packet begins another)
 //! closed     both FINs or a RST                         linger (5 s) without a packet, a new SYN
 //! ended      one of the above, or the end of input      its record is written, its slot freed
 //! ```
@@ -72,8 +72,7 @@ pub struct Flow<U> {
     /// The initiator is the key's `low` end.
     pub source_is_low: bool,
     list: List,
-    /// The user needs no more packets of this flow.
-    pub is_quiet: bool,
+    passes: Passes,
     /// Time of the last packet, ns.
     pub last_ns: i64,
     stamp_ns: i64,
@@ -95,15 +94,49 @@ pub struct Flow<U> {
     pub midstream: bool,
     /// For the user: the names are those of a flow that the key's `low` end began.
     pub looked_up_from_low: bool,
-    /// Time of the first packet, ns.
+    /// Time of the first packet of the current record, ns.
     pub start_ns: i64,
-    /// Number of the first packet in the whole input.
+    /// Number of the first packet of the current record in the whole input.
     pub first_packet: u64,
     /// The user's data.
     pub user: U,
 }
 
+/// Which packets of a flow its user gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Passes {
+    /// Each.
+    Each,
+    /// None: the flow is quiet.
+    None,
+    /// A record was cut, and no packet has begun another; then each.
+    CutThenEach,
+    /// The same; then none.
+    CutThenNone,
+}
+
 impl<U> Flow<U> {
+    /// The user needs no more packets of this flow.
+    pub fn is_quiet(&self) -> bool {
+        matches!(self.passes, Passes::None | Passes::CutThenNone)
+    }
+
+    /// Sets whether the user needs no more packets of this flow.
+    pub fn set_quiet(&mut self, is_quiet: bool) {
+        self.passes = match (self.is_cut(), is_quiet) {
+            (false, false) => Passes::Each,
+            (false, true) => Passes::None,
+            (true, false) => Passes::CutThenEach,
+            (true, true) => Passes::CutThenNone,
+        };
+    }
+
+    /// A record was cut, and no packet has begun another.
+    fn is_cut(&self) -> bool {
+        matches!(self.passes, Passes::CutThenEach | Passes::CutThenNone)
+    }
+
     /// Its 5-tuple and network. Its parts are fields of the flow, so that both fit the first line.
     #[inline]
     pub fn key(&self) -> FlowKey {
@@ -193,7 +226,7 @@ pub enum Leave {
     Reused,
     Evicted,
     InputEnd,
-    /// The flow goes on, and a record of it is due.
+    /// The flow goes on, and a record of it is due: it was active for long, or records are cut.
     Active,
 }
 
@@ -207,6 +240,8 @@ pub trait FlowUser<U> {
     fn packet(&mut self, flow: &mut Flow<U>, event: &Event);
     /// Handles a packet with SYN, FIN or RST of a flow that is quiet.
     fn quiet_flag(&mut self, _flow: &Flow<U>, _event: &Event) {}
+    /// Another record of a flow that goes on begins with `event`.
+    fn resume(&mut self, _flow: &mut Flow<U>, _event: &Event) {}
     /// The flow ends soon; the user may prefetch its data.
     fn prefetch(&self, _flow: &Flow<U>) {}
     /// The flow ends, or is [`Leave::Active`]. `packet`: number of the packet in the batch that

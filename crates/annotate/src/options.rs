@@ -203,6 +203,9 @@ pub struct Options {
     /// Active timeout: a flow that goes on gives a record after this many seconds, and its counts
     /// begin again; 0: never.
     pub active_s: u32,
+    /// The records of all flows are cut at multiples of this time since 1970 UTC, by the packets' clock, seconds;
+    /// 0: never.
+    pub cut_every_s: u32,
     /// Rotation of logs, and how long their files stay.
     pub rotation: Rotation,
     /// Access to logs, captures and all other files.
@@ -264,6 +267,7 @@ impl Default for Options {
             udp_idle_s: 60,
             linger_s: 5,
             active_s: 0,
+            cut_every_s: 0,
             rotation: Rotation::default(),
             access: Access::PRIVATE,
             store: None,

@@ -66,6 +66,10 @@ pub struct Work {
     pub time_ns: i64,
     /// Time of the input's first packet, ns.
     pub capture_start_ns: i64,
+    /// The log begins after the records that this packet ended. 0: at the start; the greatest: not yet.
+    pub logged_after: u64,
+    /// The next cut of records at its start, ns; the greatest: none.
+    pub cut_ns: i64,
     /// Names as of this batch; set by the learner.
     pub committed: Option<Committed>,
     /// Answers learned in it, where `dns.log` is wanted.
@@ -115,6 +119,7 @@ struct Pipeline<'a> {
     depth: u64,
     workers: usize,
     keying: Keying,
+    cut_every_ns: i64,
     pins: &'a [usize],
 }
 
@@ -132,6 +137,12 @@ pub struct Plan {
     pub packets_max: Option<u64>,
     /// When the capture began; without it, at the first packet. ns since 1970 UTC.
     pub capture_began_ns: Option<i64>,
+    /// Records are cut at multiples of this time, ns; 0: never.
+    pub cut_every_ns: i64,
+    /// The records from this cut on are logged.
+    pub from_ns: Option<i64>,
+    /// The records up to this cut are logged, and nothing more is read.
+    pub to_ns: Option<i64>,
     /// Cores that the workers are bound to, one each.
     pub pins: Vec<usize>,
 }
@@ -145,10 +156,9 @@ pub fn run(
     progress: &Progress,
     plan: &Plan,
 ) -> Result<Counted, Error> {
-    let &Plan { keying, packets_max, capture_began_ns, ref pins } = plan;
+    let &Plan { keying, cut_every_ns, ref pins, .. } = plan;
     let count = workers.len();
-    let mut learner = LearnerState::new(learner, count, keying, packets_max);
-    learner.capture_start_ns = capture_began_ns;
+    let learner = LearnerState::new(learner, count, plan);
     let pipeline = Pipeline {
         schedule: Mutex::new(Schedule::new(count)),
         changed: Condvar::new(),
@@ -159,6 +169,7 @@ pub fn run(
         depth: depth(count),
         workers: count,
         keying,
+        cut_every_ns,
         pins,
     };
     std::thread::scope(|scope| {
@@ -396,6 +407,9 @@ impl Pipeline<'_> {
                 committed,
                 ticks: &work.decoded.ticks,
                 finish_before: work.finish_before,
+                logged_after: work.logged_after,
+                cut_ns: work.cut_ns,
+                cut_every_ns: self.cut_every_ns,
                 clock_step_ns: work.clock_step_ns(),
             };
             match &work.batch {

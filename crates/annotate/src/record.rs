@@ -392,6 +392,8 @@ pub struct FlowRecord {
     pub start_ns: i64,
     /// Time of the last packet, ns since 1970 UTC.
     pub end_ns: i64,
+    /// Time of the flow's first packet, if earlier records count the packets before `start_ns`; ns since 1970 UTC.
+    pub continued_since_ns: Option<i64>,
     /// IP protocol number. For ICMP (1) and ICMPv6 (58) the ports are as in Zeek: the
     /// initiator's is the type, the responder's the code (or the counterpart's type).
     pub protocol: u8,
@@ -445,6 +447,11 @@ pub struct NoNames {
 }
 
 impl FlowRecord {
+    /// Time of the flow's first packet, ns since 1970 UTC: an earlier record may count it.
+    pub fn began_ns(&self) -> i64 {
+        self.continued_since_ns.unwrap_or(self.start_ns)
+    }
+
     /// A record without content. A worker fills in the same one again and again: it is large, and parts
     /// of it need memory of their own.
     pub fn blank() -> FlowRecord {
@@ -453,6 +460,7 @@ impl FlowRecord {
             end_packet: 0,
             start_ns: 0,
             end_ns: 0,
+            continued_since_ns: None,
             protocol: 0,
             tunnel: None,
             scope: Scope::NONE,

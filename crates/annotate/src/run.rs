@@ -96,7 +96,10 @@ fn selection_of(options: &Options) -> Result<Selection, Error> {
     let text = options.filter.trim();
     let filter = (!text.is_empty()).then(|| FrameFilter::new(text)).transpose();
     let filter = filter.map_err(|error| Error::Options(format!("the filter {text:?}: {error}")))?;
-    Ok(Selection { filter, from_ns: options.from_ns, to_ns: options.to_ns })
+    // Where records are cut, the range is one of records, not of packets.
+    let by_packet = |time_ns: Option<i64>| time_ns.filter(|_| options.cut_every_s == 0);
+    let (from_ns, to_ns) = (by_packet(options.from_ns), by_packet(options.to_ns));
+    Ok(Selection { filter, from_ns, to_ns })
 }
 
 /// The same for interfaces that [`live::open`] has opened: runs until `progress.stop`.
@@ -157,6 +160,9 @@ fn run_source(
         keying: Keying::of_options(options),
         packets_max: options.packets_max,
         capture_began_ns: options.capture_began_ns,
+        cut_every_ns: i64::from(options.cut_every_s) * 1_000_000_000,
+        from_ns: options.from_ns.filter(|_| options.cut_every_s > 0),
+        to_ns: options.to_ns.filter(|_| options.cut_every_s > 0),
         pins: options.pins.clone(),
     };
     let counted = pipeline::run(&mut source, &mut writer, learner, &mut workers, progress, &plan)?;

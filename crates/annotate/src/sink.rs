@@ -259,9 +259,10 @@ impl Writer {
             }
             let Body::Undecided(record) = body else { continue };
             let (record, least) = (&mut *undecided[record], self.min_confidence);
-            let FlowRecord { scope, start_ns, source, destination, .. } = record;
+            let began_ns = record.began_ns();
+            let FlowRecord { scope, source, destination, .. } = record;
             let server = (destination.addr, destination.port);
-            let subject = Subject::new(*scope, *start_ns, source.addr, server);
+            let subject = Subject::new(*scope, began_ns, source.addr, server);
             let is_other = self.evidence.decide(&subject, destination);
             if is_other && let Some(naming) = &destination.naming {
                 add_name(flow_events, &place, &naming.name);
@@ -310,7 +311,7 @@ impl Sink for Writer {
             self.reopen()?;
         }
         if let Some(answers) = &mut self.answers {
-            for answer in &work.answers {
+            for answer in work.answers.iter().filter(|answer| answer.packet >= work.logged_after) {
                 self.scratch.clear();
                 write_answer(answer, &mut self.scratch);
                 answers.0.write(&self.scratch, answer.time_ns.min(end_ns))?;

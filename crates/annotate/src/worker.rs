@@ -9,6 +9,7 @@ mod each_packet;
 mod flow_event;
 mod lane;
 mod statements;
+mod ticks;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,16 +34,13 @@ use crate::own_name::OwnName;
 use crate::record::FlowRecord;
 use each_packet::look_up_each;
 use lane::Lane;
+use ticks::take_tick;
 
 /// Events between the prefetch of an index line, or of a flow, and its use.
 const PREFETCH_INDEX: usize = 16;
 const PREFETCH_FLOW: usize = 8;
 /// The same for the names of a flow that is about to end.
 const PREFETCH_KNOWN: usize = 3;
-/// Shards between the prefetch of the flows that may be due in a shard, then of their names, and their
-/// end.
-const PREFETCH_DUE: usize = 4;
-const PREFETCH_DUE_USERS: usize = 2;
 /// Boxes of each kind that are kept for reuse.
 const SPARE_MAX: usize = 1 << 10;
 
@@ -59,9 +57,32 @@ struct Known {
     destination: Option<Found>,
     source: Option<Found>,
     own: Option<Box<OwnName>>,
+    /// When the flow began, if a record of it was written before; ns.
+    began_ns: Option<i64>,
+}
+
+impl Flow<FlowState> {
+    /// Time of the first packet of all its records, ns.
+    fn began_ns(&self) -> i64 {
+        let known = self.user.known.as_ref();
+        known.and_then(|known| known.began_ns).unwrap_or(self.start_ns)
+    }
+
+    /// What its rest keeps after its record was written.
+    fn of_rest(&self) -> Box<Known> {
+        let began_ns = Some(self.began_ns());
+        Box::new(match &self.user.known {
+            Some(known) => Known { began_ns, ..known.of_rest() },
+            None => Known { began_ns, ..Known::default() },
+        })
+    }
 }
 
 impl Known {
+    fn has_names(&self) -> bool {
+        self.destination.is_some() || self.source.is_some() || self.own.is_some()
+    }
+
     /// The name of the flow's destination so far.
     fn name(&self) -> Option<&Name> {
         let own = self.own.as_ref().and_then(|own| own.names().next());
@@ -74,6 +95,7 @@ impl Known {
             destination: self.destination.clone(),
             source: self.source.clone(),
             own: self.own.as_ref().map(|own| Box::new(own.settled())),
+            began_ns: self.began_ns,
         }
     }
 }
@@ -98,8 +120,14 @@ pub struct BatchInput<'a> {
     pub ticks: &'a [Tick],
     /// After the input's end: open flows whose first packet is before this one end now.
     pub finish_before: u64,
+    /// Records that end with this packet or before it are not logged.
+    pub logged_after: u64,
     /// The step of the clock before this batch, ns.
     pub clock_step_ns: i64,
+    /// The next cut at the start of this batch, ns; the greatest: none.
+    pub cut_ns: i64,
+    /// Time between cuts, ns.
+    pub cut_every_ns: i64,
 }
 
 impl BatchInput<'_> {
@@ -120,6 +148,8 @@ impl BatchInput<'_> {
 pub struct Place {
     /// Number of the packet that ended the record.
     pub end_packet: u64,
+    /// That packet itself ended it, not the time before the packet.
+    pub is_by_packet: bool,
     /// Number of its first packet.
     pub first_packet: u64,
     /// Its flow: a packet that completes a fragmented tunnel packet begins two.
@@ -469,6 +499,7 @@ impl Worker {
             shards.iter_mut().for_each(|shard| shard.shift_times(input.clock_step_ns));
         }
         let mut ticks = input.ticks.iter().peekable();
+        let mut cut_ns = input.cut_ns;
         let all = Arc::clone(&state.shared);
         let view = all.view(input.committed, reader, cache);
         if state.shared.options.lookup_per == LookupPer::Packet {
@@ -478,12 +509,12 @@ impl Worker {
                 look_up_each::<false>(events, input, view, state);
             }
         }
-        let mut lane = Lane { state, view, input, output, is_behind: false };
+        let mut lane = Lane::new(state, view, input, output);
         // Of the events up to `PREFETCH_FLOW` ahead.
         let mut guesses = [Guess::default(); PREFETCH_FLOW];
         for (at, event) in events.iter().enumerate() {
             while let Some(tick) = ticks.next_if(|tick| tick.packet <= event.packet) {
-                end_idle(shards, *tick, &mut lane);
+                cut_ns = take_tick(shards, *tick, &mut lane);
             }
             if let Some(ahead) = events.get(at + PREFETCH_INDEX) {
                 shards[place(ahead.hash)].prefetch_index(ahead.hash);
@@ -499,10 +530,14 @@ impl Worker {
             }
             let shard = place(event.hash);
             lane.state.shard = shard;
-            shards[shard].packet(event, guess, &mut lane);
+            if event.time_ns < cut_ns {
+                shards[shard].packet(event, guess, &mut lane);
+            } else {
+                shards[shard].packet_behind(cut_ns, event, &mut lane);
+            }
         }
         for tick in ticks {
-            end_idle(shards, *tick, &mut lane);
+            take_tick(shards, *tick, &mut lane);
         }
         put_in_order(lane.output);
     }
@@ -514,7 +549,7 @@ impl Worker {
         let Worker { shards, place_of, reader, cache, state, open_flows, .. } = self;
         let all = Arc::clone(&state.shared);
         let view = all.view(input.committed, reader, cache);
-        let mut lane = Lane { state, view, input, output, is_behind: true };
+        let mut lane = Lane { is_behind: true, ..Lane::new(state, view, input, output) };
         for event in events {
             let place = usize::from(place_of[shard_of(event.hash)]);
             lane.state.shard = place;
@@ -536,30 +571,6 @@ impl Worker {
     }
 }
 
-/// Ends the flows that have been idle too long at `tick`, of which no packet from `tick.packet` on is counted.
-fn end_idle(shards: &mut [Shard<FlowState>], tick: Tick, lane: &mut Lane<'_, '_>) {
-    let (mut due, mut count) = ([0; SHARDS], 0);
-    for (shard, at) in shards.iter_mut().zip(0..) {
-        // A store that is overwritten if there is nothing due: cheaper than a branch that is hard to predict.
-        due[count] = at;
-        count += usize::from(shard.tick(tick.time_ns));
-        if count == SHARDS {
-            break;
-        }
-    }
-    let due = &due[..count];
-    for (at, &shard) in due.iter().enumerate() {
-        if let Some(&ahead) = due.get(at + PREFETCH_DUE) {
-            shards[ahead].prefetch_due(tick.time_ns);
-        }
-        if let Some(&ahead) = due.get(at + PREFETCH_DUE_USERS) {
-            shards[ahead].prefetch_due_users(tick.time_ns, lane);
-        }
-        lane.state.shard = shard;
-        shards[shard].expire(tick.time_ns, tick.packet, lane);
-    }
-}
-
 /// Sorts records in the order of the log, and statements in that of their packets. Of records it sorts the
 /// positions, which are a third as large, and reads the flow only of those that begin and end together.
 fn put_in_order(output: &mut Output) {
@@ -567,7 +578,8 @@ fn put_in_order(output: &mut Output) {
     output.statements.sort_by_key(Statement::place);
     let ended = &mut output.ended;
     let packets = |Ended { place, .. }: &Ended| {
-        u128::from(place.end_packet) << 64 | u128::from(place.first_packet)
+        let by_packet = u128::from(place.is_by_packet) << 63;
+        u128::from(place.end_packet) << 64 | by_packet | u128::from(place.first_packet)
     };
     let mut places: Vec<(u128, u32)> = ended.iter().map(packets).zip(0..).collect();
     let at = |place: u32| &ended[place as usize];

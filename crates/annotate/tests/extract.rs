@@ -36,67 +36,6 @@ fn with_names(log: &Path, names: &Path) -> Options {
     Options { names_read, ..ecs(log) }
 }
 
-/// A client looks a name up, and then visits the address and states a name in HTTP.
-fn state(maker: &mut Maker) {
-    let client = [10, 0, 0, maker.random.below(6) as u8];
-    let host = maker.random.below(12) as u32;
-    let server = [198, 51, 100, (host / 4) as u8];
-    let port = 2_000 + maker.random.below(300) as u16;
-    if maker.random.below(2) == 0 {
-        maker.push(question(client, port, 7, host));
-        maker.push(answer(client, port, 7, host, &[server]));
-    }
-    let stated = match maker.random.below(4) {
-        0 => host ^ 1,
-        _ => host,
-    };
-    let request = format!("GET / HTTP/1.1\r\nHost: h{stated}.larder.example\r\n\r\n");
-    let first = maker.random.below(1 << 30) as u32;
-    let (there, back) = ((port, 80), (80, port));
-    // A flow may begin in its middle, be reset, be left open, or say nothing.
-    if maker.random.below(5) > 0 {
-        maker.push(tcp((client, server), there, 0x02, first, &[]));
-        maker.push(tcp((server, client), back, 0x12, 900, &[]));
-    }
-    for _ in 0..maker.random.below(3) {
-        maker.push(tcp((server, client), back, 0x18, 901, b"220 welcome\r\n"));
-    }
-    let (head, tail) = request.as_bytes().split_at(maker.random.below(20) as usize);
-    for (at, part) in [(0, head), (head.len(), tail)] {
-        maker.push(tcp((client, server), there, 0x18, first + 1 + at as u32, part));
-    }
-    if maker.random.below(6) > 0 {
-        maker.push(tcp((server, client), back, 0x18, 901, &[b'x'; 900]));
-    }
-    for _ in 0..maker.random.below(20) {
-        maker.push(tcp((server, client), back, 0x18, 1_801, &[b'y'; 1_200]));
-    }
-    match maker.random.below(4) {
-        0 => {}
-        1 => maker.push(tcp((server, client), back, 0x04, 1_801, &[])),
-        _ => {
-            maker.push(tcp((client, server), there, 0x11, first + 1 + request.len() as u32, &[]));
-            maker.push(tcp((server, client), back, 0x11, 1_801, &[]));
-        }
-    }
-    if maker.random.below(4) == 0 {
-        let seconds = maker.random.below(80) as i64;
-        maker.pause(seconds * 1_000_000_000);
-    }
-}
-
-/// Lookups and flows that state names, recordings, fragments, tunnels and damage.
-fn traffic(seed: u64) -> Maker {
-    let mut maker = mixture(seed, 60_000);
-    for round in 0..6 {
-        for _ in 0..40 {
-            state(&mut maker);
-        }
-        maker.replay(&mutated(seed ^ round).frames, 0);
-    }
-    maker
-}
-
 /// Whatever the traffic is and wherever it is cut: the part before the cut, reduced, teaches what the whole part
 /// teaches. The logs of the rest, the names at the end and the packets with names are the same bytes.
 ///

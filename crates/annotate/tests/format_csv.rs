@@ -30,7 +30,7 @@ fn golden() {
         "10.0.0.5,49152,,1234,11,93.184.216.34,443,www.example.com,example.com,34567,29,",
         ",,dns_pair,www.example.com cdn.example.net,,,,,,,,,,,,local,98,",
         "250,true,false,true,false,,false,false,false,false,,",
-        "www.example.com,true,,,,,10.0.0.5 93.184.216.34,www.example.com cdn.example.net",
+        "www.example.com,true,,,,,,10.0.0.5 93.184.216.34,www.example.com cdn.example.net",
     );
     assert_eq!(text.lines().nth(1), Some(expected));
 }

@@ -51,7 +51,7 @@ proptest! {
             let line = line.expect("a record");
             match output {
                 OutputFormat::Text => prop_assert_eq!(line.split_ascii_whitespace().count(), 16),
-                OutputFormat::Zeek => prop_assert_eq!(line.split('\t').count(), 60),
+                OutputFormat::Zeek => prop_assert_eq!(line.split('\t').count(), 61),
                 OutputFormat::Csv => {
                     let mut reader = csv::ReaderBuilder::new();
                     let mut reader = reader.has_headers(false).from_reader(line.as_bytes());

@@ -116,7 +116,12 @@ fn plain_parquet(records: &[FlowRecord]) -> Vec<Plain> {
         Field::Null => String::new(),
         Field::Str(text) => text.clone(),
         Field::Bool(flag) => flag.to_string(),
-        Field::Long(ns) if matches!(name, "@timestamp" | "event.start" | "event.end") => {
+        Field::Long(ns)
+            if matches!(
+                name,
+                "@timestamp" | "event.start" | "event.end" | "larder.continued_since"
+            ) =>
+        {
             rfc3339(*ns)
         }
         Field::Long(number) => number.to_string(),

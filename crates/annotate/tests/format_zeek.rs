@@ -49,14 +49,14 @@ fn golden_header() {
         "resp_name_stale\tresp_name_late\tresp_name_ambiguous\tresp_name_conflict\t",
         "resp_name_conflict_grade\tresp_name_unsolicited\tresp_name_one_sided\t",
         "resp_name_unconfirmed\tresp_name_claimed\tresp_unnamed_reason\t",
-        "server_name\tech\thost\texporter\texporter_domain\tsampling_rate\n",
+        "server_name\tech\thost\texporter\texporter_domain\tsampling_rate\tcontinued_since\n",
         "#types\ttime\tstring\taddr\tport\taddr\tport\tenum\tstring\tinterval\t",
         "count\tcount\tstring\tbool\tbool\tcount\tstring\t",
         "count\tcount\tcount\tcount\tset[string]\tcount\t",
         "string\tvector[string]\tstring\tvector[string]\t",
         "string\tint\tint\tint\tcount\tcount\tbool\tbool\tbool\tbool\tstring\tbool\tbool\tbool\tbool\tstring\t",
         "count\tcount\tbool\tbool\tbool\tbool\tstring\tbool\tbool\tbool\tbool\tstring\t",
-        "string\tbool\tstring\taddr\tint\tcount\n",
+        "string\tbool\tstring\taddr\tint\tcount\ttime\n",
         "#close\t1970-01-01-00-00-00\n",
     );
     assert_eq!(text, expected);
@@ -73,13 +73,13 @@ fn golden_records() {
             "12.345678\t790\t33001\tSF\tT\tF\t1460\tShADadFf\t11\t1234\t29\t34567\t-\t6\t",
             "-\t-\tdns_pair\twww.example.com,cdn.example.net\t1:WFu5YQGJptNO6IrtaHnl24qBbd0=\t-\t-\t-\t",
             "-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\tlocal\t98\t250\tT\tF\tT\tF\t-\tF\tF\tF\tF\t-\t",
-            "www.example.com\tT\t-\t-\t-\t-",
+            "www.example.com\tT\t-\t-\t-\t-\t-",
         ),
         concat!(
             "1704164646.000000\tC3wXvS20y9KOpCo1aH\t2001:db8::5\t128\t2001:db8::1:0:0:7\t129\t",
             "icmp\t-\t-\t-\t-\tS0\tF\tF\t0\t-\t1\t104\t0\t0\t-\t58\t",
             "-\t-\t-\t-\t1:WOa1N4HY2PZVf7wz4Hlrskuyc3U=\t-\t-\t-\t",
-            "-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\tno_lookup_seen\t-\t-\t-\t-\t-\t-",
+            "-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\tno_lookup_seen\t-\t-\t-\t-\t-\t-\t-",
         ),
     ];
     assert_eq!(lines, expected);

@@ -224,6 +224,7 @@ fn options(settings: &Annotate) -> Result<Options, Failure> {
             compress: rotation.compress,
             budget_bytes: rotation.logs_budget,
         },
+        cut_every_s: limits.cut_every,
         active_s: if input.interface.is_empty() { 0 } else { limits.active },
         access,
         store: live::store(settings, access)?,

@@ -155,9 +155,9 @@ fn check(options: &Options) -> Result<(&Endpoint, Form), Error> {
 
 /// The fields that are added to a line.
 fn fields(form: Form) -> Vec<&'static Field> {
-    // Logs have their own columns about tunnels, and no exporter.
+    // Logs have their own columns about tunnels, no exporter, and no cuts.
     let is_ours = |name: &str| {
-        let others = ["larder.tunnel.", "larder.exporter."];
+        let others = ["larder.tunnel.", "larder.exporter.", "larder.continued_since"];
         name.starts_with("larder.") && !others.iter().any(|other| name.starts_with(other))
     };
     let wanted = |field: &&Field| match form {

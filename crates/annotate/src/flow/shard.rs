@@ -5,7 +5,7 @@ use larder::{prefetch_lines, prefetch_read, prefetch_slice};
 use super::event::{Event, FlowKey, source_is_low};
 use super::tcp::{History, Sent, account};
 use super::tcp_flag::{ACK, FIN, RST, SYN};
-use super::{Flow, FlowRules, FlowUser, Leave, List, RESTAMP_NS};
+use super::{Flow, FlowRules, FlowUser, Leave, List, Passes, RESTAMP_NS};
 
 /// A flow's place in its list is at most this much later than the clock: a packet with a wrong time must not hold up
 /// the flows behind it.
@@ -29,8 +29,34 @@ pub struct Guess {
 #[inline(always)]
 fn take<U>(flow: &mut Flow<U>, event: &Event, user: &mut impl FlowUser<U>) {
     account(flow, event);
-    if !flow.is_quiet {
-        user.packet(flow, event);
+    if flow.passes != Passes::None {
+        if flow.is_cut() {
+            resume(flow, event, user);
+        }
+        if !flow.is_quiet() {
+            user.packet(flow, event);
+        }
+    }
+}
+
+/// Begins the next record of a flow that goes on.
+#[cold]
+#[inline(never)]
+fn resume<U>(flow: &mut Flow<U>, event: &Event, user: &mut impl FlowUser<U>) {
+    flow.start_ns = event.time_ns;
+    flow.last_ns = event.time_ns;
+    flow.first_packet = user.number(event);
+    flow.passes = if flow.is_quiet() { Passes::None } else { Passes::Each };
+    user.resume(flow, event);
+}
+
+/// Ends the current record of a flow that goes on.
+fn end_record<U>(flow: &mut Flow<U>, packet: u32, user: &mut impl FlowUser<U>) {
+    if !flow.is_cut() {
+        user.end(flow, false, Leave::Active, packet);
+        flow.history = History::EMPTY;
+        flow.sent.iter_mut().for_each(Sent::renew);
+        flow.passes = if flow.is_quiet() { Passes::CutThenNone } else { Passes::CutThenEach };
     }
 }
 
@@ -169,7 +195,7 @@ impl<U: Default> Shard<U> {
                 let since_ns = event.time_ns.saturating_sub(self.flow(slot).start_ns);
                 // A held fragment is older: no new record begins with it.
                 if since_ns > self.rules.active_ns && !event.is_held {
-                    self.renew(slot, event, user);
+                    end_record(self.flow_mut(slot), event.packet, user);
                 }
                 slot
             }
@@ -184,7 +210,7 @@ impl<U: Default> Shard<U> {
         let flow = self.flow_mut(slot);
         let list = flow.list;
         take_apart(flow, event, user);
-        if flow.is_quiet && event.is_tcp() && event.tcp_flags & (SYN | FIN | RST) != 0 {
+        if flow.is_quiet() && event.is_tcp() && event.tcp_flags & (SYN | FIN | RST) != 0 {
             user.quiet_flag(flow, event);
         }
         if list != List::Closed && flow.is_closed() {
@@ -196,15 +222,43 @@ impl<U: Default> Shard<U> {
         }
     }
 
-    /// Writes a record of a flow that goes on; `event` is the first packet of the rest.
+    /// Handles a packet from `cut_ns` on before the cut: it belongs to the next record of its flow.
     #[cold]
-    fn renew(&mut self, slot: u32, event: &Event, user: &mut impl FlowUser<U>) {
-        let flow = &mut self.flows[slot as usize];
-        user.end(flow, false, Leave::Active, event.packet);
-        flow.start_ns = event.time_ns;
-        flow.first_packet = user.number(event);
-        flow.history = History::EMPTY;
-        flow.sent.iter_mut().for_each(Sent::renew);
+    #[inline(never)]
+    pub fn packet_behind(&mut self, cut_ns: i64, event: &Event, user: &mut impl FlowUser<U>) {
+        if let Some(slot) = self.find(&event.key, event.hash as u32)
+            && self.flow(slot).start_ns < cut_ns
+            && !self.is_over(slot, event)
+            // A held fragment is older: no new record begins with it.
+            && !event.is_held
+        {
+            end_record(self.flow_mut(slot), event.packet, user);
+        }
+        self.packet_of_any(event, Guess::default(), user);
+    }
+
+    /// Ends the record of every flow that has packets before `cut_ns`: the next packet of a flow that goes on begins
+    /// another. Flows that are closed or have been idle too long end. The idle time of the others begins again, and
+    /// their order is that of their keys: what comes later does not depend on packets before the cut.
+    pub fn cut(&mut self, cut_ns: i64, now_ns: i64, packet: u32, user: &mut impl FlowUser<U>) {
+        self.clock_ns = self.clock_ns.max(now_ns);
+        let mut open: Vec<(FlowKey, u32)> =
+            self.open_flows().map(|(_, slot)| (self.key(slot), slot)).collect();
+        open.sort_unstable_by_key(|&(key, _)| key);
+        for (_, slot) in open {
+            let list = self.flow(slot).list;
+            if list == List::Closed || self.is_idle(slot, now_ns) {
+                self.remove(slot, Leave::Timeout, packet, user);
+            } else {
+                let flow = self.flow_mut(slot);
+                if flow.start_ns < cut_ns {
+                    end_record(flow, packet, user);
+                    flow.last_ns = now_ns;
+                }
+                self.unlink(slot);
+                self.link(slot, list);
+            }
+        }
     }
 
     /// Moves all times by a step of the clock, so that no flow lasts longer or shorter because of
@@ -260,7 +314,7 @@ impl<U: Default> Shard<U> {
             hash: event.hash as u32,
             looked_up_from_low: false,
             awaits_reply: false,
-            is_quiet: false,
+            passes: Passes::Each,
             last_ns: event.time_ns,
             stamp_ns: event.time_ns,
             sent: [Sent::NOTHING; 2],
@@ -385,8 +439,10 @@ impl<U: Default> Shard<U> {
     fn remove(&mut self, slot: u32, leave: Leave, packet: u32, user: &mut impl FlowUser<U>) {
         self.unlink(slot);
         let flow = &mut self.flows[slot as usize];
-        // In place: a flow is large, and moving it costs.
-        user.end(flow, flow.list == List::Closed, leave, packet);
+        // In place: a flow is large, and moving it costs. A flow without a packet after a cut has its record.
+        if !flow.is_cut() {
+            user.end(flow, flow.list == List::Closed, leave, packet);
+        }
         let hash = flow.hash;
         flow.list = List::None;
         flow.user = U::default();

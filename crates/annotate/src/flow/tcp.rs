@@ -58,10 +58,9 @@ impl Sent {
         fin: false,
     };
 
-    /// Resets the counts, and keeps the position in the conversation.
+    /// Resets the counts, and keeps the state. The next packet begins the sequence space again.
     pub(super) fn renew(&mut self) {
-        let seq_start = self.seq_start.wrapping_add(self.seq_high as u32);
-        *self = Sent { seq_start, state: self.state, ..Sent::NOTHING };
+        *self = Sent { state: self.state, ..Sent::NOTHING };
     }
 
     /// TCP payload by sequence numbers, as Zeek counts it.
@@ -77,7 +76,7 @@ impl Sent {
     /// Advances the sequence space; tells whether the payload was (partly) sent before.
     #[inline(always)]
     pub(super) fn advance(&mut self, seq: u32, len: u32, payload: u32) -> SeqStep {
-        if self.state == EndState::Inactive {
+        if self.packets == 0 {
             self.seq_start = seq;
         }
         let high = self.seq_start.wrapping_add(self.seq_high as u32);

@@ -166,6 +166,43 @@ fn what_is_active_is_told() {
     assert_eq!(shard.live(), 0);
 }
 
+/// A cut writes a record of each flow with packets before it, ends what is closed or idle, and begins the idle time of
+/// the others again. A packet behind it that came before it is in the next record.
+#[test]
+fn records_are_cut() {
+    let (mut shard, mut user) = (Shard::new(16, rules()), User::default());
+    let at = |host: u8| Talk { host, ..CLIENT };
+    let mut number = 0;
+    let mut udp = |shard: &mut Shard<()>, user: &mut User, host, time_ns| {
+        number += 1;
+        let event = event(at(host), protocol::UDP, 0, time_ns, number);
+        match time_ns < 100 * S {
+            true => shard.packet(&event, Guess::default(), user),
+            false => shard.packet_behind(100 * S, &event, user),
+        }
+        shard.validate();
+    };
+    for (host, time_ns) in
+        [(9, 0), (5, 41 * S), (7, 50 * S), (5, 99 * S), (5, 101 * S), (6, 102 * S)]
+    {
+        udp(&mut shard, &mut user, host, time_ns);
+    }
+    let told = |user: &User| user.0.iter().map(|ended| (ended.3, ended.4)).collect::<Vec<_>>();
+    assert_eq!(told(&user), [(Leave::Active, 2)], "by its own packet");
+    shard.cut(100 * S, 102 * S, 7, &mut user);
+    shard.validate();
+    // The flow of host 9 was idle; that of host 7 goes on; the others have packets behind the cut only.
+    assert_eq!(told(&user)[1..], [(Leave::Active, 1), (Leave::Timeout, 1)]);
+    assert_eq!(shard.live(), 3);
+    shard.expire(161 * S, 8, &mut user);
+    assert_eq!(shard.live(), 3, "the idle time has begun again");
+    shard.expire(163 * S, 9, &mut user);
+    shard.validate();
+    // No record without a packet.
+    assert_eq!(told(&user)[3..], [(Leave::Timeout, 1), (Leave::Timeout, 1)]);
+    assert_eq!(shard.live(), 0);
+}
+
 /// A clock that is set ends no flow early and none late: a flow that was idle for some time is idle
 /// for as long in the new time.
 #[test]
@@ -201,7 +238,7 @@ fn sequence_space() {
     let mut sent = Sent::NOTHING;
     let start = u32::MAX - 5;
     assert!(sent.advance(start, 10, 10) == SeqStep::Plain);
-    sent.state = EndState::Partial;
+    sent.packets = 1;
     assert!(sent.advance(start.wrapping_add(20), 10, 10) == SeqStep::Gap);
     assert_eq!((sent.stream_bytes(), sent.gap_bytes), (30, 10));
     assert!(sent.advance(start.wrapping_add(10), 10, 10) == SeqStep::Plain);

@@ -480,6 +480,14 @@ pub static FIELDS: &[Field] = &[
         },
         "The router saw one of this many packets. Counts are as exported, not multiplied.",
     ),
+    ours(
+        "larder.continued_since",
+        "continued_since",
+        Type::Date,
+        "",
+        |r| r.continued_since_ns.map_or(Value::Absent, Value::Time),
+        "When the flow began, if an earlier record counts its first packets (`--cut-every`, `--active`).",
+    ),
     row(
         "related.ip",
         Type::Ips,

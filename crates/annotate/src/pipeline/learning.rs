@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use larder_io::batch::Batch;
 use larder_wire::capture::Capture;
 
-use super::Work;
-use crate::decode::{self, Counts, Decoded, Keying, Tick, decode_from};
+use super::{Plan, Work};
+use crate::decode::{self, Counts, Decoded, Keying, Tick, decode_from, next_cut_ns};
 use crate::learn::NameLearner;
 
 /// Packets whose open flows end in one pseudo-batch: bounds the records that are held at once.
@@ -25,7 +25,15 @@ pub(super) struct LearnerState {
     /// Time of the last packet, ns.
     last_ns: Option<i64>,
     /// The last second at which idle flows ended, ns.
-    ticked_ns: i64,
+    ticked_ns: Option<i64>,
+    /// Records are cut at multiples of this time, ns; 0: never.
+    cut_every_ns: i64,
+    /// See [`Plan`].
+    from_ns: Option<i64>,
+    to_ns: Option<i64>,
+    is_range_over: bool,
+    /// See [`Work::logged_after`].
+    logged_after: u64,
     /// When the capture began; before the first packet `None`, unless the caller knows.
     pub capture_start_ns: Option<i64>,
     pub previous: Option<Previous>,
@@ -60,8 +68,7 @@ impl LearnerState {
     pub fn new(
         learner: NameLearner,
         workers: usize,
-        keying: Keying,
-        packets_max: Option<u64>,
+        &Plan { keying, packets_max, capture_began_ns, cut_every_ns, from_ns, to_ns, .. }: &Plan,
     ) -> LearnerState {
         LearnerState {
             learner,
@@ -71,8 +78,13 @@ impl LearnerState {
             packets_max,
             time_ns: i64::MIN,
             last_ns: None,
-            ticked_ns: i64::MIN,
-            capture_start_ns: None,
+            ticked_ns: None,
+            cut_every_ns,
+            from_ns,
+            to_ns,
+            is_range_over: false,
+            logged_after: if from_ns.is_some() { u64::MAX } else { 0 },
+            capture_start_ns: capture_began_ns,
             previous: None,
             keying,
             workers,
@@ -93,12 +105,14 @@ impl LearnerState {
         };
         let decoded = &mut work.decoded;
         self.check_start(batch, decoded);
-        let is_enough = self.limit_packets(batch, decoded);
+        let mut is_enough = self.limit_packets(batch, decoded);
+        work.cut_ns = self.tick(batch, decoded);
+        is_enough |= self.end_range(batch, decoded);
         work.packets_before = self.packets;
+        self.for_names += u64::from(self.begin_range(decoded).max(decoded.for_names));
+        work.logged_after = self.logged_after;
         self.packets += u64::from(decoded.packets);
-        self.for_names += u64::from(decoded.for_names);
         self.move_time(batch, decoded);
-        self.tick(batch, decoded);
         work.time_ns = self.time_ns;
         work.capture_start_ns = self.capture_start_ns.unwrap_or(0);
         if decoded.reader.is_some() {
@@ -123,6 +137,7 @@ impl LearnerState {
     /// Fills a pseudo-batch after the end of the input.
     fn end_open_flows(&mut self, work: &mut Work) {
         work.packets_before = self.packets;
+        work.logged_after = if self.is_range_over { u64::MAX } else { self.logged_after };
         work.time_ns = self.time_ns;
         work.capture_start_ns = self.capture_start_ns.unwrap_or(0);
         if self.finished_before == 0 {
@@ -186,24 +201,59 @@ impl LearnerState {
     }
 
     /// Completes the ticks of a batch: the predecessor of its first packet is in an earlier one, and each second counts
-    /// once.
-    fn tick(&mut self, batch: &Batch, decoded: &mut Decoded) {
+    /// once. Returns the next cut at its start.
+    fn tick(&mut self, batch: &Batch, decoded: &mut Decoded) -> i64 {
         let step_ns = batch.clock_step_ns;
-        self.ticked_ns = self.ticked_ns.saturating_add(step_ns);
-        let last_ns = self.last_ns.map(|last_ns| last_ns.saturating_add(step_ns));
+        let shifted = |time_ns: i64| time_ns.saturating_add(step_ns);
+        self.ticked_ns = self.ticked_ns.map(shifted);
+        let last_ns = self.last_ns.map(shifted);
+        let cut_ns =
+            self.ticked_ns.map_or(i64::MAX, |time_ns| next_cut_ns(time_ns, self.cut_every_ns));
         if let Some(first_ns) = decoded.first_ns {
             let first = last_ns.map(|last_ns| Tick::at(1, first_ns.min(last_ns)));
             decoded.ticks.splice(..0, first);
             self.last_ns = Some(decoded.last_ns);
         }
-        if batch.silent_at_ns.is_some() {
+        if let Some(silent_at_ns) = batch.silent_at_ns {
             // Idle flows end in silence, too: before the next packet.
-            decoded.ticks.push(Tick::at(1, self.time_ns));
+            decoded.ticks.push(Tick::at(1, silent_at_ns));
         }
-        decoded.ticks.retain(|tick| {
-            let is_new = tick.time_ns > self.ticked_ns;
-            self.ticked_ns = self.ticked_ns.max(tick.time_ns);
-            is_new
+        decoded.ticks.retain_mut(|tick| {
+            let Some(before_ns) = self.ticked_ns.replace(tick.time_ns) else { return true };
+            self.ticked_ns = Some(before_ns.max(tick.time_ns));
+            tick.is_cut = tick.time_ns >= next_cut_ns(before_ns, self.cut_every_ns);
+            tick.time_ns > before_ns
         });
+        cut_ns
+    }
+
+    /// Begins the log at the first cut of the range. Returns how many packets of the batch are before it.
+    fn begin_range(&mut self, decoded: &Decoded) -> u32 {
+        let Some(from_ns) = self.from_ns else { return 0 };
+        let Some(tick) = decoded.ticks.iter().find(|tick| tick.time_ns >= from_ns) else {
+            return decoded.packets;
+        };
+        self.from_ns = None;
+        // Without a cut the input begins in the range.
+        self.logged_after = if tick.is_cut { self.packets + u64::from(tick.packet) } else { 0 };
+        if tick.is_cut { tick.packet - 1 } else { 0 }
+    }
+
+    /// Ends the input at the first cut behind the range. True if it is in the batch.
+    fn end_range(&mut self, batch: &Batch, decoded: &mut Decoded) -> bool {
+        let Some(to_ns) = self.to_ns else { return false };
+        let Some(at) = decoded.ticks.iter().position(|tick| tick.time_ns >= to_ns) else {
+            return false;
+        };
+        let mut ticks = std::mem::take(&mut decoded.ticks);
+        ticks.truncate(at + 1);
+        // Without a cut the input begins behind the range.
+        let packets = if ticks[at].is_cut { ticks[at].packet - 1 } else { 0 };
+        self.packets_max = Some(self.packets + u64::from(packets));
+        self.to_ns = None;
+        self.is_range_over = true;
+        self.limit_packets(batch, decoded);
+        decoded.ticks = ticks;
+        true
     }
 }

@@ -48,7 +48,8 @@ fn a_clock_that_is_set_ends_no_flow_early_or_late() {
         let reader = readers.pop().expect("a reader");
         let mut worker = Worker::new(0, 1, reader, cache, shared);
         let keying = Keying { seed: 7, ignores_vlan: false };
-        let mut state = LearnerState::new(NameLearner::new(names, &options), 1, keying, None);
+        let plan = Plan { keying, ..Plan::default() };
+        let mut state = LearnerState::new(NameLearner::new(names, &options), 1, &plan);
         let mut capture = Vec::new();
         write::section(&mut capture, "test");
         write::interface(&mut capture, 1, 0);
@@ -91,6 +92,9 @@ fn a_clock_that_is_set_ends_no_flow_early_or_late() {
                 committed: &committed,
                 ticks: &work.decoded.ticks,
                 finish_before: 0,
+                logged_after: 0,
+                cut_ns: i64::MAX,
+                cut_every_ns: 0,
                 clock_step_ns: work.clock_step_ns(),
             };
             let mut output = Output::default();

@@ -50,13 +50,13 @@ pub(super) fn of_lookup(flow: &Flow<FlowState>, name: Name) -> FlowEvent {
     event
 }
 
-/// The rest of a flow after a record of it was written: it begins with packet `first_packet`.
-pub(super) fn of_rest(flow: &Flow<FlowState>, known: &Known, first_packet: u64) -> FlowEvent {
+/// The rest of a flow after a record of it was written.
+pub(super) fn of_rest(flow: &Flow<FlowState>, known: &Known) -> FlowEvent {
     let mut event = of_known(flow, known);
     if let Some(own) = &known.own {
         event.names.extend(own.names().map(destination));
     }
-    FlowEvent { first_packet, start_ns: flow.last_ns, ..event }
+    event
 }
 
 fn destination(name: &Name) -> (NameRole, Name) {

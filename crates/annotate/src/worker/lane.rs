@@ -31,6 +31,22 @@ pub(super) struct Lane<'a, 'b> {
     pub output: &'a mut Output,
     /// All packets of the batch are counted: a flow that ends now may have had the last of them.
     pub is_behind: bool,
+    /// Flows end by time, not by a packet.
+    pub is_between_packets: bool,
+    /// The log has not begun.
+    pub is_early: bool,
+}
+
+impl<'a, 'b> Lane<'a, 'b> {
+    pub fn new(
+        state: &'a mut WorkerState,
+        view: View<'a>,
+        input: &'a BatchInput<'b>,
+        output: &'a mut Output,
+    ) -> Lane<'a, 'b> {
+        let is_early = input.packets_before < input.logged_after;
+        Lane { state, view, input, output, is_behind: false, is_between_packets: false, is_early }
+    }
 }
 
 impl Lane<'_, '_> {
@@ -134,12 +150,12 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
 
     fn begin(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
         flow.app = app_by_port(flow);
-        flow.is_quiet = match flow.protocol {
+        flow.set_quiet(match flow.protocol {
             protocol::TCP => flow.app.is_some(),
             // The packet store needs the names that DNS flows query.
             protocol::UDP => flow.app.is_some() && !self.wants_lookups(flow),
             _ => true,
-        };
+        });
         if self.state.shared.purpose == Purpose::Extract {
             return;
         }
@@ -200,6 +216,15 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         }
     }
 
+    fn resume(&mut self, flow: &mut Flow<FlowState>, _event: &Event) {
+        if self.state.shared.options.store.is_some()
+            && let Some(known) = &flow.user.known
+            && known.has_names()
+        {
+            self.output.flow_events.push(flow_event::of_rest(flow, known));
+        }
+    }
+
     fn end(&mut self, flow: &mut Flow<FlowState>, closed: bool, leave: Leave, packet: u32) {
         if let Some(own) = flow.user.known.as_mut().and_then(|known| known.own.as_mut()) {
             own.finish(&mut self.state.budgets[self.state.shard]);
@@ -207,16 +232,17 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         if self.state.shared.purpose == Purpose::Extract {
             return;
         }
-        // The rest of a flow that goes on keeps its names.
-        let rest = match &flow.user.known {
-            Some(known) if leave == Leave::Active => Some(Box::new(known.of_rest())),
-            _ => None,
-        };
-        let had_names = flow.user.known.is_some() || self.wants_lookups(flow);
         let end_packet = match leave {
             Leave::InputEnd => u64::MAX,
             _ => self.input.packets_before + u64::from(packet),
         };
+        let is_turned = flow.looked_up_from_low != flow.source_is_low;
+        if is_turned {
+            self.find_names(flow, end_packet, flow.began_ns());
+        }
+        let rest = (leave == Leave::Active).then(|| flow.of_rest());
+        let had_names = flow.user.known.as_ref().is_some_and(|known| known.has_names())
+            || self.wants_lookups(flow);
         let end_reason = match leave {
             Leave::Evicted => EndReason::Evicted,
             Leave::Active => EndReason::Active,
@@ -229,7 +255,8 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         let mut record =
             self.state.record.take().or_else(|| self.output.spare.pop()).unwrap_or_else(blank);
         let trials = self.output.trials.len();
-        let (has_name, has_lookup) = self.fill(&mut record, flow, end_packet, end_reason);
+        record.end_reason = end_reason;
+        let (has_name, has_lookup) = self.fill(&mut record, flow, end_packet, is_turned);
         let trial = (self.output.trials.len() > trials).then_some(trials as u32);
         if self.state.shared.options.store.is_some() {
             let behind = end_packet.saturating_add(u64::from(self.is_behind));
@@ -237,16 +264,13 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             if had_names || !note.names.is_empty() {
                 self.output.flow_events.push(note);
             }
-            self.output
-                .flow_events
-                .extend(rest.iter().map(|rest| flow_event::of_rest(flow, rest, end_packet)));
         }
-        if leave == Leave::Active {
-            flow.is_quiet = flow.is_quiet || rest.as_ref().is_some_and(|rest| rest.own.is_some());
-            flow.user.known = rest;
+        if let Some(rest) = rest {
+            flow.set_quiet(flow.is_quiet() || rest.own.is_some());
+            flow.user.known = Some(rest);
         }
         let destination = &record.destination;
-        let is_for_names = flow.key().scope.is_for_names();
+        let is_for_names = self.is_early || flow.key().scope.is_for_names();
         let is_wanted = match self.state.shared.options.unresolved {
             _ if is_for_names => false,
             Unresolved::False => true,
@@ -258,7 +282,8 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             Unresolved::All => destination.naming.is_none(),
         };
         let (first_packet, key, end_ns) = (flow.first_packet, flow.key(), record.end_ns);
-        let place = Place { end_packet, first_packet, key };
+        let is_by_packet = !self.is_between_packets;
+        let place = Place { end_packet, is_by_packet, first_packet, key };
         let body = if is_wanted { self.log(record) } else { self.leave_out(record, is_for_names) };
         if is_wanted || trial.is_some() {
             self.output.ended.push(Ended { place, end_ns, body, trial });
@@ -296,7 +321,7 @@ impl Lane<'_, '_> {
         if own.app.is_some() {
             flow.app = own.app;
         }
-        flow.is_quiet = own.is_done();
+        let is_done = own.is_done();
         flow.awaits_reply = own.awaits_reply();
         let was_read = was_looking && !own.is_looking();
         let wants_flow_event = was_read && self.state.shared.options.store.is_some();
@@ -309,6 +334,7 @@ impl Lane<'_, '_> {
             let name = stated.text.clone();
             self.state.stated.insert(flow.destination().0, name);
         }
+        flow.set_quiet(is_done);
         if !names.is_empty() {
             self.output.flow_events.push(flow_event::of_own(flow, names));
         }
@@ -321,7 +347,7 @@ impl Lane<'_, '_> {
         if let Some(own) = own {
             own.replied(&mut self.state.budgets[self.state.shard]);
         }
-        flow.is_quiet = true;
+        flow.set_quiet(true);
         flow.awaits_reply = false;
         if self.state.shared.purpose == Purpose::Extract {
             return;
@@ -364,9 +390,9 @@ impl Lane<'_, '_> {
         record: &mut FlowRecord,
         flow: &mut Flow<FlowState>,
         end_packet: u64,
-        end_reason: EndReason,
+        is_turned: bool,
     ) -> (bool, bool) {
-        let turned = flow.looked_up_from_low != flow.source_is_low;
+        let began_ns = flow.began_ns();
         let mut late = false;
         let valid_at_start = self.view.rules.has(7);
         let known = flow.user.known.as_ref();
@@ -374,13 +400,13 @@ impl Lane<'_, '_> {
             None => valid_at_start,
             Some(_) => !valid_at_start,
         };
-        if turned || wants_name {
-            let start_ns = flow.start_ns;
-            self.find_names(flow, end_packet, start_ns);
-            late = !turned;
+        if wants_name && !is_turned {
+            self.find_names(flow, end_packet, began_ns);
+            late = true;
         }
         let is_tcp = flow.protocol == protocol::TCP;
         record.start_ns = flow.start_ns;
+        record.continued_since_ns = flow.user.known.as_ref().and_then(|known| known.began_ns);
         fill_end(&mut record.source, flow.source(), flow.sent_by_source(), is_tcp);
         fill_end(&mut record.destination, flow.destination(), flow.sent_by_destination(), is_tcp);
         (record.tls_server_name, record.tls_ech, record.http_host) = (None, None, None);
@@ -389,13 +415,13 @@ impl Lane<'_, '_> {
         let mut has_name = false;
         if let Some(mut known) = flow.user.known.take() {
             if let Some(found) = &mut known.destination {
-                record.destination.naming = Some(found.naming(flow.start_ns, late));
+                record.destination.naming = Some(found.naming(began_ns, late));
                 support = found.support;
                 has_name = true;
                 found.move_names(&mut record.destination);
             }
             if let Some(found) = &mut known.source {
-                record.source.naming = Some(found.naming(flow.start_ns, late && !turned));
+                record.source.naming = Some(found.naming(began_ns, late));
                 found.move_names(&mut record.source);
             }
             if let Some(own) = &mut known.own {
@@ -418,7 +444,6 @@ impl Lane<'_, '_> {
         record.conn_state = flow.conn_state();
         record.history.clear();
         record.history.push_str(flow.history.as_str());
-        record.end_reason = end_reason;
         (has_name, support.has_lookup())
     }
 
@@ -486,7 +511,7 @@ impl Lane<'_, '_> {
         } else if known.encrypted.has(hash(client), end_packet) {
             UnnamedReason::EncryptedDnsSuspected
         } else if flow.midstream
-            || flow.start_ns.saturating_sub(self.input.capture_start_ns) < BEFORE_CAPTURE_NS
+            || flow.began_ns().saturating_sub(self.input.capture_start_ns) < BEFORE_CAPTURE_NS
         {
             UnnamedReason::BeforeCapture
         } else {

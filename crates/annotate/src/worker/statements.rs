@@ -31,7 +31,7 @@ impl Lane<'_, '_> {
         Some(Statement {
             packet,
             time_ns,
-            flow: FlowStart { flow: flow.first_packet, start_ns: flow.start_ns },
+            flow: FlowStart { flow: flow.first_packet, start_ns: flow.began_ns() },
             key,
             client,
             keys: Parties::of(hashes, key.scope.network(), client, server).keys(hashes, name),
@@ -48,7 +48,7 @@ impl Lane<'_, '_> {
         stated: &Name,
         (packet, now_ns): (u64, i64),
     ) -> Option<Box<Trial>> {
-        if !evidence::is_tried(flow.start_ns, self.input.capture_start_ns) {
+        if !evidence::is_tried(flow.began_ns(), self.input.capture_start_ns) {
             return None;
         }
         let late = match found {
@@ -59,7 +59,7 @@ impl Lane<'_, '_> {
             Some(_) => None,
         };
         let mut found = found.or(late.as_ref())?.clone();
-        let naming = found.naming(flow.start_ns, late.is_some());
+        let naming = found.naming(flow.began_ns(), late.is_some());
         evidence::is_by_lookup(&naming).then(|| {
             let mut end = End::of(flow.destination().0);
             found.move_names(&mut end);
@@ -101,7 +101,7 @@ fn trial(
     Trial {
         packet: flow.first_packet,
         scope: flow.key().scope.network(),
-        start_ns: flow.start_ns,
+        start_ns: flow.began_ns(),
         client: flow.source(),
         server: flow.destination(),
         naming,

@@ -120,6 +120,7 @@ pub fn full() -> FlowRecord {
     record.source.candidates = vec![name(b"laptop.local"), name(b"laptop")];
     record.app = Some(App::Http);
     record.http_host = Some(name(b"www.example.org"));
+    record.continued_since_ns = Some(record.start_ns - 3_600_000_000_000);
     record.exporter =
         Some(Exporter { addr: addr("192.0.2.1"), domain: 7, sampling_rate: Some(100) });
     record

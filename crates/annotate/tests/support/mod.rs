@@ -10,6 +10,8 @@ pub use larder_testkit::captures::recorded as golden;
 pub use larder_testkit::frames::{Ends, tcp_frame as tcp, udp_frame as udp};
 pub use larder_testkit::random::Random;
 
+mod talks;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,8 +23,11 @@ use larder_testkit::frames::{IPV4, ethernet, ipv4};
 use larder_wire::capture::write::{interface, packet, pcap_header, pcap_record, section};
 use larder_wire::capture::{self, Record};
 
+#[allow(unused_imports)]
+pub use talks::{go_on, state, traffic};
+
 pub const ETHERNET: u16 = 1;
-const SECOND_NS: i64 = 1_000_000_000;
+pub const SECOND_NS: i64 = 1_000_000_000;
 const SNAP_LEN: u32 = 262_144;
 
 /// Every format of this build.

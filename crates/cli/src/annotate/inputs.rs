@@ -135,9 +135,41 @@ fn check_times(options: &Options, is_live: bool) -> Result<(), Failure> {
     {
         return Err(Failure::usage("--from and --to: no time is between them; exchange them"));
     }
+    check_cuts(options, of_packets || is_live)?;
     if options.from_ns.is_some() && options.packets_max.is_some() {
         return Err(Failure::usage(
             "--from with -c: it is unclear which packets count; end the range with --to instead",
+        ));
+    }
+    Ok(())
+}
+
+/// What `--cut-every` goes with.
+fn check_cuts(options: &Options, is_of_packets: bool) -> Result<(), Failure> {
+    const MINUTE_S: u32 = 60;
+    let every_s = options.cut_every_s;
+    if every_s == 0 {
+        return Ok(());
+    }
+    if !is_of_packets {
+        return Err(Failure::usage("--cut-every: only with the flows of -r FILE or -i IFACE"));
+    }
+    if !every_s.is_multiple_of(MINUTE_S) {
+        return Err(Failure::usage(
+            "--cut-every: cuts are at whole minutes; give a multiple of 1m",
+        ));
+    }
+    let every_ns = i64::from(every_s) * 1_000_000_000;
+    for (flag, time_ns) in [("--from", options.from_ns), ("--to", options.to_ns)] {
+        if time_ns.is_some_and(|time_ns| time_ns.rem_euclid(every_ns) != 0) {
+            return Err(Failure::usage(format!(
+                "{flag} with --cut-every: it is between two cuts; give the time of a cut, or leave --cut-every out"
+            )));
+        }
+    }
+    if options.from_ns.is_some() && options.write_packets.is_some() {
+        return Err(Failure::usage(
+            "-w with --cut-every and --from: names of flows that began earlier would be missing; leave --cut-every out",
         ));
     }
     Ok(())

@@ -288,6 +288,13 @@ settings! {
             .more("This is the active timeout of live capture. 0 writes one record, at the end. Flows of \
                 capture files always have one record.")
             .why("Flows that last for days appear in the log."),
+        pub cut_every: u32 = LIMIT.seconds(0, 604_800).default("0")
+            .help("Cut the records of all flows at multiples of this time")
+            .more("Give whole minutes, for example 1h. Multiples count from 1970 UTC, by the times of packets. A flow \
+                that continues gets a record at each cut; the next record has larder.continued_since, the same \
+                direction, and the name that the flow stated. --from and --to must then be cuts, and flows that began \
+                before --from continue. 0 cuts nothing.")
+            .why("Records of an hour count the packets of that hour, and hours can be annotated apart."),
         pub seed: u64 = LIMIT.seed().default("0x1a2de2c0ffee5eed")
             .help("Set the seed of the hash functions")
             .why("The fixed default makes output reproducible. Choose another seed against \

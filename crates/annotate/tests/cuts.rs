@@ -1,0 +1,149 @@
+//! `--cut-every`: the records of an hour count the packets of that hour, and hours can be annotated apart.
+
+mod support;
+
+use std::collections::HashMap;
+
+use larder_annotate::options::{Options, OutputFormat};
+use serde_json::Value;
+use support::*;
+
+const MINUTE_NS: i64 = 60 * SECOND_NS;
+
+/// Short and long flows of about half an hour.
+fn long_traffic(seed: u64) -> Maker {
+    let mut maker = mixture(seed, 20_000);
+    for round in 0..6 {
+        go_on(&mut maker);
+        (0..10).for_each(|_| state(&mut maker));
+        maker.replay(&mutated(seed ^ round).frames, 0);
+    }
+    maker
+}
+
+/// The times of the first and the last cut of the frames.
+fn cuts_of(maker: &Maker) -> (i64, i64) {
+    let times = || maker.frames.iter().map(|frame| frame.at_ns);
+    let grid = |time: Option<i64>| time.expect("frames").div_euclid(MINUTE_NS) * MINUTE_NS;
+    (grid(times().min()) + MINUTE_NS, grid(times().max()))
+}
+
+fn lines(made: &Made) -> Vec<String> {
+    made.log().lines().skip(1).map(str::to_owned).collect()
+}
+
+/// Whatever the traffic is: the records of the parts between cuts, one after the other, are those of one run, byte
+/// for byte and in the same order.
+///
+/// `LARDER_MUTATIONS` asks for more captures, `LARDER_SEED` for others.
+#[test]
+fn parts_are_the_whole() {
+    let (count, seed) = (setting("LARDER_MUTATIONS", 6), setting("LARDER_SEED", 1));
+    for case in 0..count {
+        let seed = seed.wrapping_mul(1 << 32).wrapping_add(case);
+        let mut maker = long_traffic(seed);
+        let (first, last) = cuts_of(&maker);
+        assert!(last - first > 5 * MINUTE_NS, "few cuts");
+        let folder = Folder::new();
+        let capture = folder.keep("all.pcapng", maker.pcapng());
+        let all = Options {
+            format: OutputFormat::Csv,
+            cut_every_s: 60,
+            batch_bytes: [1 << 20, 5_000][case as usize % 2],
+            ..ecs(&capture)
+        };
+        let whole = lines(&made(&all, 2));
+        let (mut from, mut parts) = (None, Vec::new());
+        while from < Some(last) {
+            let minutes = 1 + maker.random.below(4) as i64;
+            let to = from.unwrap_or(first - MINUTE_NS) + minutes * MINUTE_NS;
+            let to = Some(to).filter(|to| *to < last);
+            let part = Options { from_ns: from, to_ns: to, ..all.clone() };
+            parts.extend(lines(&made(&part, 1)));
+            from = to.or(Some(last));
+        }
+        if let Some(at) =
+            (0..whole.len().max(parts.len())).find(|&at| whole.get(at) != parts.get(at))
+        {
+            let [of_whole, of_parts] =
+                [&whole, &parts].map(|lines| &lines[at.min(lines.len())..lines.len().min(at + 3)]);
+            panic!("seed {seed}, line {at}\n{}\n\n{}", of_whole.join("\n"), of_parts.join("\n"));
+        }
+        assert_eq!(whole.len(), parts.len(), "seed {seed}");
+    }
+}
+
+/// A record has the packets of its interval only, each packet is in one record, and records of one flow have one start
+/// and one direction.
+#[test]
+fn records_are_cut_at_minutes() {
+    let folder = Folder::new();
+    let capture = folder.keep("all.pcapng", long_traffic(7).pcapng());
+    let packets = |records: &[Value]| {
+        let of = |record: &Value| record["network.packets"].as_u64().expect("a count");
+        records.iter().map(of).sum::<u64>()
+    };
+    let uncut = same_on_all_cores("uncut", &ecs(&capture)).records();
+    let cut = same_on_all_cores("cut", &Options { cut_every_s: 60, ..ecs(&capture) }).records();
+    assert_eq!(packets(&cut), packets(&uncut));
+    assert!(uncut.iter().all(|record| record.get("larder.continued_since").is_none()));
+    let mut flows: HashMap<(String, String), Vec<&Value>> = HashMap::new();
+    for record in &cut {
+        let text = |key: &str| record[key].as_str().map(str::to_owned);
+        let [start, end] = ["event.start", "event.end"].map(|key| text(key).expect("a time"));
+        // The first packet of a second may be in the interval before: two must have reached it.
+        if start[..16] != end[..16] {
+            assert_eq!(&end[17..19], "00", "{start} to {end}");
+        }
+        let began = text("larder.continued_since").unwrap_or(start);
+        let id = format!(
+            "{} {} {}",
+            record["network.community_id"], record["network.vlan.id"], record["larder.tunnel.id"]
+        );
+        flows.entry((id, began)).or_default().push(record);
+    }
+    let mut longest = 0;
+    for records in flows.values() {
+        let is_first = |record: &&Value| record.get("larder.continued_since").is_none();
+        if records.iter().filter(|record| is_first(record)).count() > 1 {
+            // Replayed packets have one time: these are two flows.
+            continue;
+        }
+        longest = longest.max(records.len());
+        for (at, record) in records.iter().enumerate() {
+            assert_eq!(record["source.ip"], records[0]["source.ip"]);
+            assert_eq!(is_first(record), at == 0, "{record}");
+        }
+    }
+    assert!(longest > 3, "{longest} records of a flow: this test tests little");
+}
+
+/// A flow that goes on keeps the name that it stated.
+#[test]
+fn a_flow_that_goes_on_keeps_its_name() {
+    let (client, server) = ([10, 0, 0, 1], [198, 51, 100, 7]);
+    let request = b"GET / HTTP/1.1\r\nHost: h1.larder.example\r\n\r\n";
+    let mut maker = Maker::new(1);
+    maker.push(tcp((client, server), (6_000, 8080), 0x02, 100, &[]));
+    maker.push(tcp((server, client), (8080, 6_000), 0x12, 500, &[]));
+    maker.push(tcp((client, server), (6_000, 8080), 0x18, 101, request));
+    maker.push(tcp((server, client), (8080, 6_000), 0x18, 501, b"HTTP/1.1 200 OK\r\n"));
+    for _ in 0..2 {
+        maker.pause(59 * SECOND_NS);
+        // Of the responder: by its ports it would begin the flow.
+        maker.push(tcp((server, client), (8080, 6_000), 0x18, 518, b"more"));
+        maker.push(tcp((server, client), (8080, 6_000), 0x18, 522, b"more"));
+    }
+    let folder = Folder::new();
+    let capture = folder.keep("all.pcap", maker.pcap());
+    let records = made(&Options { cut_every_s: 60, ..ecs(&capture) }, 1).records();
+    assert_eq!(records.len(), 3, "{records:?}");
+    for record in &records {
+        assert_eq!(record["source.ip"], "10.0.0.1");
+        assert_eq!(record["destination.domain"], "h1.larder.example");
+        assert_eq!(record["larder.destination.name_source"], "http_host");
+    }
+    assert_eq!(records[1]["larder.continued_since"], records[0]["event.start"]);
+    assert_eq!(records[2]["destination.packets"], 2);
+    assert_eq!(records[2]["destination.bytes"], 2 * 44);
+}
