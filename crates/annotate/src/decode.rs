@@ -8,20 +8,23 @@
 //! Cost: one pass over the record and packet headers, which `prefetch` brings into the CPU's cache;
 //! nothing is allocated in the steady state.
 
+mod clock;
 mod prefetch;
 
 use std::collections::BTreeMap;
 
-use larder_io::batch::Batch;
+use larder_io::batch::{Batch, Purpose};
 use larder_wire::capture::{Capture, Step};
+use larder_wire::note::{self, Note};
 use larder_wire::packet::{self, Packet, Skip};
 use larder_wire::scope::Scope;
 
 use larder::prefetch_lines;
 
-use crate::flow::{Event, SHARDS, protocol, shard_of, tcp_flag};
+use crate::flow::{Event, FlowNote, SHARDS, protocol, shard_of, tcp_flag};
 use crate::names::Ends;
 use crate::options::Options;
+use clock::Clock;
 use prefetch::Prefetcher;
 
 /// How flows are distinguished.
@@ -61,6 +64,8 @@ pub struct Rare {
     pub packet: Packet,
     /// Offset of the frame in the batch's bytes.
     pub frame_offset: u32,
+    /// It is one of a reduced capture.
+    pub is_reduced: bool,
 }
 
 /// A moment at which idle flows end: the packets' clock has a new second.
@@ -86,12 +91,6 @@ impl Tick {
         let time_ns = time_ns.div_euclid(TICK_NS).saturating_mul(TICK_NS);
         Tick { packet, time_ns, is_cut: false }
     }
-}
-
-/// The first cut of records after `time_ns`, if there is one at each multiple of `every_ns`; 0: never.
-pub fn next_cut_ns(time_ns: i64, every_ns: i64) -> i64 {
-    let interval = time_ns.checked_div_euclid(every_ns);
-    interval.map_or(i64::MAX, |interval| (interval + 1).saturating_mul(every_ns))
 }
 
 /// A fragment that waited for the first one of its datagram.
@@ -169,8 +168,12 @@ pub struct Decoded {
     pub first_ns: Option<i64>,
     /// Latest time of a packet, ns.
     pub latest_ns: i64,
-    /// Time of the last packet, ns.
-    pub last_ns: i64,
+    /// The first packet that moves the clock with its predecessor, which is in an earlier batch: its number, and its
+    /// time, ns. Packets of reduced captures do not move it, since their predecessors may be left out; notes say
+    /// what the clock is.
+    pub first_of_clock: Option<(u32, i64)>,
+    /// Time of the last packet that moves the clock with its successor, ns.
+    pub last_of_clock_ns: Option<i64>,
     /// The seconds that begin in the batch, each once. Before the name learner has the batch: by its own packets alone.
     pub ticks: Vec<Tick>,
     /// Damage, by kind.
@@ -198,7 +201,8 @@ impl Decoded {
         self.reader = None;
         self.first_ns = None;
         self.latest_ns = i64::MIN;
-        self.last_ns = i64::MIN;
+        self.first_of_clock = None;
+        self.last_of_clock_ns = None;
         self.ticks.clear();
         self.damaged.clear();
         self.skipped.clear();
@@ -229,15 +233,14 @@ pub fn decode_from(
         (out.start, out.end) = (usize::MAX, usize::MAX);
         return;
     };
-    match batch.for_names {
+    match batch.has_purposes {
         true => decode_records::<true>(batch, start, capture, packets_max, keying, out),
         false => decode_records::<false>(batch, start, capture, packets_max, keying, out),
     }
 }
 
-/// The loop over records. With `NAMES`, packets of odd interfaces are read for names only; without, that costs
-/// nothing.
-fn decode_records<const NAMES: bool>(
+/// The loop over records. With `PURPOSES`, packets are read for several purposes; without, that costs nothing.
+fn decode_records<const PURPOSES: bool>(
     batch: &Batch,
     start: usize,
     mut capture: Capture,
@@ -253,7 +256,7 @@ fn decode_records<const NAMES: bool>(
     let file = batch.file;
     // Counted here: in `out`, every packet would wait for the store of the previous one.
     let (mut packets, mut first_ns, mut latest_ns) = (0, i64::MIN, i64::MIN);
-    let (mut last_ns, mut next_tick_ns) = (i64::MIN, i64::MIN + 1);
+    let mut clock = Clock::default();
     while offset < limit && packets < packets_max {
         let record = match capture.record(bytes, offset) {
             Some(record) => record,
@@ -282,20 +285,17 @@ fn decode_records<const NAMES: bool>(
         }
         packets += 1;
         latest_ns = latest_ns.max(time_ns);
-        let certain_ns = time_ns.min(std::mem::replace(&mut last_ns, time_ns));
-        if certain_ns >= next_tick_ns {
-            next_tick_ns = out.tick(packets, certain_ns);
-        }
+        let purpose = if PURPOSES { batch.purpose(record.interface) } else { Purpose::All };
+        clock.take::<PURPOSES>(purpose, packets, time_ns, out);
         let frame_offset = record.frame_offset as u32;
         // Made only for rare packets: it must be in memory for them only.
         let seen = || Seen { frame: record.frame, number: packets, time_ns, frame_offset };
         match packet::decode_plain(record.link_type, record.frame) {
-            Some(packet) if !NAMES => out.take(&keying.of(packet), &seen(), keying.seed),
+            Some(packet) if !PURPOSES => out.take(&keying.of(packet), &seen(), keying.seed),
             plain => {
                 let place = (file, batch.base_offset + offset as u64);
-                let is_for_names = NAMES && batch.is_for_names(record.interface);
-                let odd = Odd { plain, link_type: record.link_type, is_for_names, place };
-                out.take_odd(odd, &seen(), keying);
+                let odd = Odd { plain, link_type: record.link_type, purpose, place };
+                out.take_odd(odd, &seen(), keying, &mut clock);
             }
         }
         offset = record.next_offset;
@@ -303,7 +303,7 @@ fn decode_records<const NAMES: bool>(
     out.packets = packets;
     out.first_ns = (packets > 0).then_some(first_ns);
     out.latest_ns = latest_ns;
-    out.last_ns = last_ns;
+    clock.finish::<PURPOSES>(first_ns, out);
     out.end = offset;
     out.reader = Some(capture);
 }
@@ -321,7 +321,7 @@ struct Seen<'a> {
 struct Odd {
     plain: Option<Packet>,
     link_type: u16,
-    is_for_names: bool,
+    purpose: Purpose,
     /// Its file, and the offset in it.
     place: (u32, u64),
 }
@@ -330,34 +330,71 @@ impl Decoded {
     /// The same for an odd packet. It is a function of its own, so that the path of most packets stays in
     /// registers.
     #[inline(never)]
-    fn take_odd(&mut self, odd: Odd, seen: &Seen<'_>, keying: Keying) {
-        let Odd { plain, link_type, is_for_names, place } = odd;
-        self.for_names += u32::from(is_for_names);
+    fn take_odd(&mut self, odd: Odd, seen: &Seen<'_>, keying: Keying, clock: &mut Clock) {
+        let Odd { plain, link_type, purpose, place } = odd;
+        self.for_names += u32::from(purpose != Purpose::All);
+        if link_type == note::LINK_TYPE
+            && let Some(note) = Note::read(seen.frame)
+        {
+            if purpose.is_reduced() {
+                let is_for_names = purpose == Purpose::ReducedNames;
+                self.take_note(&note, seen, keying, is_for_names, clock);
+            }
+            return;
+        }
         let decoded = plain.map_or_else(|| packet::decode_odd(link_type, seen.frame), Ok);
         match decoded.map(|packet| keying.of(packet)) {
             Ok(mut packet) => {
-                if is_for_names {
+                if matches!(purpose, Purpose::Names | Purpose::ReducedNames) {
                     packet.scope = packet.scope.for_names();
                 }
                 self.take(&packet, seen, keying.seed);
+                if purpose.is_reduced() {
+                    self.mark_reduced(seen.number);
+                }
             }
             Err(skip) => self.skip(skip, place.0, place.1),
         }
     }
 
-    /// Notes a second; returns the next one.
-    #[cold]
-    fn tick(&mut self, packet: u32, time_ns: i64) -> i64 {
-        let tick = Tick::at(packet, time_ns);
-        self.ticks.push(tick);
-        tick.time_ns.saturating_add(TICK_NS)
+    /// Marks what was just made of a packet.
+    fn mark_reduced(&mut self, number: u32) {
+        let lasts = self.lanes.iter_mut().filter_map(|lane| lane.last_mut());
+        lasts.filter(|event| event.packet == number).for_each(|event| event.is_reduced = true);
+        if let Some(rare) = self.rare.last_mut().filter(|rare| rare.number == number) {
+            rare.is_reduced = true;
+        }
+    }
+
+    /// Takes a note of a reduced capture.
+    fn take_note(
+        &mut self,
+        note: &Note,
+        seen: &Seen<'_>,
+        keying: Keying,
+        is_for_names: bool,
+        clock: &mut Clock,
+    ) {
+        let (note, mut key, time_ns) = match *note {
+            Note::Begin(time_ns) => return clock.first_or_later(seen.number, time_ns, self),
+            Note::Minute(time_ns) => return clock.tick(seen.number, time_ns, self),
+            Note::End(time_ns) => return clock.last_ns = time_ns,
+            Note::Open(key, time_ns) => (FlowNote::Open, key, time_ns),
+            Note::Flow(key, time_ns) => (FlowNote::Last, key, time_ns),
+        };
+        if is_for_names {
+            key.scope = key.scope.for_names();
+        }
+        let event = Event::of_note(note, key, keying.seed, seen.number, time_ns);
+        self.lanes[self.lane_of.of(event.hash)].push(event);
     }
 
     #[inline(always)]
     fn take(&mut self, packet: &Packet, seen: &Seen<'_>, seed: u64) {
         let &Seen { frame, number, time_ns, frame_offset } = seen;
         if is_rare(packet, frame) {
-            self.rare.push(Rare { number, time_ns, packet: *packet, frame_offset });
+            let packet = *packet;
+            self.rare.push(Rare { number, time_ns, packet, frame_offset, is_reduced: false });
             if packet.fragment.is_some() {
                 // Its ports may come with another fragment: the name learner makes its event.
                 return;

@@ -17,11 +17,11 @@
 //! at seconds between packets (`decode::Tick`), and never goes back.
 //!
 //! Invariants (checked by [`Shard::validate`])
-//! 1. Every live flow is in the index exactly once and in exactly one of the three lists.
+//! 1. Every live flow is in the index exactly once and in exactly one of the lists.
 //! 2. A list is ordered by `stamp_ns` if packets come in the order of their times, and `last_ns -
-//!    stamp_ns` of a flow is below `RESTAMP_NS` when its packet was handled. So a flow ends at most
-//!    a second late, and eviction is exact to a second, without a list move per packet. A packet with a
-//!    wrong time leaves its flow at most a minute after the clock in its list.
+//!    stamp_ns` of a flow is below `RESTAMP_NS` when its packet was handled. So the flows of a second are
+//!    all that a tick reads in vain, and eviction is exact to a second, without a list move per packet. A packet
+//!    with a wrong time leaves its flow at most a minute after the clock in its list.
 //! 3. `live <= limit`.
 //!
 //! Cost: one index line and two of a flow's four cache lines a packet, all prefetched.
@@ -34,7 +34,7 @@ use larder_wire::Addr;
 use larder_wire::packet::Tunnel;
 use larder_wire::scope::Scope;
 
-pub use event::{Event, FlowKey, is_response, protocol, shard_of, tcp_flag};
+pub use event::{Event, FlowKey, FlowNote, is_response, next_cut_ns, protocol, shard_of, tcp_flag};
 pub use shard::{Guess, Shard};
 pub use tcp::{History, Sent};
 
@@ -45,14 +45,28 @@ use tcp::{EndState, tcp_state};
 const RESTAMP_NS: i64 = 1_000_000_000;
 /// Shards of the flow table: fixed, so that results do not depend on the number of workers.
 pub const SHARDS: usize = 64;
-/// The three lists of a shard, and the place of an ended flow: none.
+/// The lists of a shard, and the place of an ended flow: none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum List {
     Tcp = 0,
     Other = 1,
     Closed = 2,
-    None = 3,
+    /// Flows of which a reduced capture leaves out packets: a note says when the last one was.
+    Reduced = 3,
+    /// The same, closed.
+    ReducedClosed = 4,
+    None = 5,
+}
+
+impl List {
+    /// The list for flows of this one, if packets of theirs are left out.
+    fn reduced(self) -> List {
+        match self {
+            List::Closed | List::ReducedClosed => List::ReducedClosed,
+            _ => List::Reduced,
+        }
+    }
 }
 
 /// A live flow. `U` is the data of the table's user (names, heads).
@@ -164,6 +178,11 @@ impl<U> Flow<U> {
         &self.sent[usize::from(!self.source_is_low)]
     }
 
+    /// Both ends have sent; or it is no TCP, where that is not asked.
+    pub fn has_both_ends(&self) -> bool {
+        self.protocol != protocol::TCP || self.sent.iter().all(|sent| sent.packets > 0)
+    }
+
     /// The state with Zeek's meaning.
     pub fn conn_state(&self) -> ConnState {
         let (o, r) = (self.sent_by_source(), self.sent_by_destination());
@@ -182,6 +201,17 @@ impl<U> Flow<U> {
     /// Its place in its list is much earlier than its last packet.
     fn is_misplaced(&self) -> bool {
         self.last_ns.saturating_sub(self.stamp_ns) >= RESTAMP_NS
+    }
+
+    /// The idle time begins again at the first cut after the last packet.
+    fn begin_idle_time(&mut self, cut_every_ns: i64) {
+        self.last_ns = next_cut_ns(self.last_ns, cut_every_ns);
+    }
+
+    /// It is closed, or may be.
+    fn is_closed_by(&self, rules: &FlowRules) -> bool {
+        let has_closed = |sent: &Sent| sent.state == EndState::Closed;
+        self.is_closed() || rules.is_part && self.sent.iter().any(has_closed)
     }
 
     fn is_closed(&self) -> bool {
@@ -203,6 +233,12 @@ pub struct FlowRules {
     pub linger_ns: i64,
     /// How long a flow may go on before a record of it is written, ns; exact to a second.
     pub active_ns: i64,
+    /// Records are cut at multiples of this time, ns; 0: never.
+    pub cut_every_ns: i64,
+    /// Flows may have begun before the input, and its cuts are more than there are. A flow whose SYN is not in it, or
+    /// whose one end has sent FIN, may be closed for those who saw its beginning, and counts as closed. No idle time
+    /// begins again. So no flow ends later than for those.
+    pub is_part: bool,
     /// The sender of a flow's first packet began it, whatever the packet. Wrong (rule 8).
     pub first_sender_began: bool,
 }
@@ -213,7 +249,7 @@ impl FlowRules {
             List::Tcp => self.tcp_ns,
             List::Other => self.other_ns,
             List::Closed => self.linger_ns,
-            List::None => i64::MAX,
+            List::Reduced | List::ReducedClosed | List::None => i64::MAX,
         }
     }
 }
@@ -247,6 +283,8 @@ pub trait FlowUser<U> {
     /// The flow ends, or is [`Leave::Active`]. `packet`: number of the packet in the batch that
     /// ended it.
     fn end(&mut self, flow: &mut Flow<U>, closed: bool, leave: Leave, packet: u32);
+    /// The flow ends and had no packet since its last record.
+    fn end_without_record(&mut self, _flow: &Flow<U>, _packet: u32) {}
 }
 
 #[cfg(test)]

@@ -26,13 +26,25 @@ impl PacketFile {
         Ok(PacketFile { out, interfaces: HashMap::new(), blocks })
     }
 
+    /// The interface of a link type, which is written when it is new.
+    fn interface(&mut self, link_type: u16) -> u32 {
+        let next = self.interfaces.len() as u32;
+        let interface = *self.interfaces.entry(link_type).or_insert(next);
+        if interface == next {
+            write::interface(&mut self.blocks, link_type, 0);
+        }
+        interface
+    }
+
+    /// Adds a frame of our own.
+    pub fn frame(&mut self, link_type: u16, time_ns: i64, frame: &[u8]) {
+        let interface = self.interface(link_type);
+        write::packet(&mut self.blocks, interface, time_ns, frame, frame.len() as u32);
+    }
+
     /// Adds a packet, with the beginning of its frame, and with its number if it has one.
     pub fn packet(&mut self, record: &Record<'_>, frame: &[u8], number: Option<u64>) {
-        let next = self.interfaces.len() as u32;
-        let interface = *self.interfaces.entry(record.link_type).or_insert(next);
-        if interface == next {
-            write::interface(&mut self.blocks, record.link_type, 0);
-        }
+        let interface = self.interface(record.link_type);
         let (time_ns, length) = (record.ts_ns, record.original_len);
         match number {
             None => write::packet(&mut self.blocks, interface, time_ns, frame, length),

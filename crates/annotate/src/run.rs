@@ -99,7 +99,8 @@ fn selection_of(options: &Options) -> Result<Selection, Error> {
     // Where records are cut, the range is one of records, not of packets.
     let by_packet = |time_ns: Option<i64>| time_ns.filter(|_| options.cut_every_s == 0);
     let (from_ns, to_ns) = (by_packet(options.from_ns), by_packet(options.to_ns));
-    Ok(Selection { filter, from_ns, to_ns })
+    let continues = options.cut_every_s > 0 && options.from_ns.is_some();
+    Ok(Selection { filter, from_ns, to_ns, continues })
 }
 
 /// The same for interfaces that [`live::open`] has opened: runs until `progress.stop`.

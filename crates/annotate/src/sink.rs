@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use larder_io::batch::Purpose;
 use larder_io::output::Output;
 use larder_store::flow_event::{FlowEvent, NameRole};
 use larder_wire::capture::write;
@@ -446,7 +447,7 @@ impl Packets {
         let mut resolved = resolved.into_iter().peekable();
         for (number, (_, record)) in (1..).zip(work.packets()) {
             let packet = work.packets_before + number;
-            if batch.is_for_names(record.interface) {
+            if batch.purpose(record.interface) != Purpose::All {
                 continue;
             }
             while let Some(names) = resolved.next_if(|names| names.packet <= packet) {

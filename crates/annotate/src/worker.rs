@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 use larder::{Cache, Reader};
 use larder_serve::histogram::Histogram;
 use larder_store::FlowEvent;
+use larder_wire::note::Note;
 use larder_wire::scope::Scope;
 use larder_wire::stream::Budget;
 use larder_wire::{Addr, Name};
@@ -126,7 +127,7 @@ pub struct BatchInput<'a> {
     pub clock_step_ns: i64,
     /// The next cut at the start of this batch, ns; the greatest: none.
     pub cut_ns: i64,
-    /// Time between cuts, ns.
+    /// Time between cuts, ns; 0: there are none.
     pub cut_every_ns: i64,
 }
 
@@ -208,8 +209,10 @@ pub struct Output {
     pub undecided: Vec<Box<FlowRecord>>,
     /// Names that flows stated, in packet order.
     pub statements: Vec<Statement>,
-    /// For `larder extract`: packets of flows that may state a name.
+    /// For `larder extract`: packets of flows that are taken.
     pub teaching: Vec<Teaching>,
+    /// For `larder extract`: notes on flows, each with the packet that it comes before.
+    pub notes: Vec<(u32, Note)>,
     /// For an observer: trials of the choice among names by lookups.
     pub trials: Vec<Trial>,
     /// Records that were written, whose memory is used again.
@@ -229,6 +232,7 @@ impl Output {
         self.statements.clear();
         self.trials.clear();
         self.teaching.clear();
+        self.notes.clear();
     }
 }
 
@@ -411,6 +415,8 @@ impl Worker {
             other_ns: ns(options.udp_idle_s),
             linger_ns: ns(options.linger_s),
             active_ns: if options.active_s == 0 { i64::MAX } else { ns(options.active_s) },
+            cut_every_ns: ns(options.cut_every_s),
+            is_part: shared.purpose == Purpose::Extract,
             first_sender_began: !options.rules.has(8),
         };
         let mine = || (0..SHARDS).filter(move |shard| shard % workers == me);
@@ -530,10 +536,10 @@ impl Worker {
             }
             let shard = place(event.hash);
             lane.state.shard = shard;
-            if event.time_ns < cut_ns {
+            if event.time_ns < cut_ns && !event.is_reduced {
                 shards[shard].packet(event, guess, &mut lane);
             } else {
-                shards[shard].packet_behind(cut_ns, event, &mut lane);
+                shards[shard].odd_packet(cut_ns, event, &mut lane);
             }
         }
         for tick in ticks {

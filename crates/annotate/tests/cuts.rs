@@ -10,26 +10,11 @@ use support::*;
 
 const MINUTE_NS: i64 = 60 * SECOND_NS;
 
-/// Short and long flows of about half an hour.
-fn long_traffic(seed: u64) -> Maker {
-    let mut maker = mixture(seed, 20_000);
-    for round in 0..6 {
-        go_on(&mut maker);
-        (0..10).for_each(|_| state(&mut maker));
-        maker.replay(&mutated(seed ^ round).frames, 0);
-    }
-    maker
-}
-
 /// The times of the first and the last cut of the frames.
 fn cuts_of(maker: &Maker) -> (i64, i64) {
     let times = || maker.frames.iter().map(|frame| frame.at_ns);
     let grid = |time: Option<i64>| time.expect("frames").div_euclid(MINUTE_NS) * MINUTE_NS;
     (grid(times().min()) + MINUTE_NS, grid(times().max()))
-}
-
-fn lines(made: &Made) -> Vec<String> {
-    made.log().lines().skip(1).map(str::to_owned).collect()
 }
 
 /// Whatever the traffic is: the records of the parts between cuts, one after the other, are those of one run, byte
@@ -52,14 +37,14 @@ fn parts_are_the_whole() {
             batch_bytes: [1 << 20, 5_000][case as usize % 2],
             ..ecs(&capture)
         };
-        let whole = lines(&made(&all, 2));
+        let whole = made(&all, 2).lines();
         let (mut from, mut parts) = (None, Vec::new());
         while from < Some(last) {
             let minutes = 1 + maker.random.below(4) as i64;
             let to = from.unwrap_or(first - MINUTE_NS) + minutes * MINUTE_NS;
             let to = Some(to).filter(|to| *to < last);
             let part = Options { from_ns: from, to_ns: to, ..all.clone() };
-            parts.extend(lines(&made(&part, 1)));
+            parts.extend(made(&part, 1).lines());
             from = to.or(Some(last));
         }
         if let Some(at) =

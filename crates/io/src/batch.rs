@@ -44,6 +44,7 @@ use crate::input::{Content, Input, InputError, waiting};
 use crate::live::{Filled, Live};
 use crate::mapped::{Mapped, RELEASE_BYTES};
 use crate::merge::Merge;
+pub use crate::selection::Purpose;
 use crate::selection::Selection;
 use crate::stream::{CHUNK_BYTES, STOP_CHECK, Stream};
 
@@ -90,8 +91,8 @@ pub struct Batch {
     /// For a live capture: how far the time of day was set, in ns, since the batch before; times of
     /// both batches may be on either side. Otherwise 0.
     pub clock_step_ns: i64,
-    /// Packets of odd interfaces are read for names only.
-    pub for_names: bool,
+    /// Packets are read for several purposes: [`Batch::purpose`].
+    pub has_purposes: bool,
     /// For a silent live capture: the time of day in ns, so that time advances. Such a batch has no
     /// records.
     pub silent_at_ns: Option<i64>,
@@ -104,9 +105,9 @@ impl Batch {
         self.start.or_else(|| self.capture.find_record(&self.bytes, 0))
     }
 
-    /// True if packets of this interface are read for names only.
-    pub fn is_for_names(&self, interface: u32) -> bool {
-        self.for_names && interface % 2 == 1
+    /// What packets of this interface are read for.
+    pub fn purpose(&self, interface: u32) -> Purpose {
+        if self.has_purposes { Purpose::of_interface(interface) } else { Purpose::All }
     }
 }
 
@@ -136,8 +137,8 @@ pub struct Source {
     offset: u64,
     feed: Feed,
     damage: Arc<Mutex<Vec<SourceDamage>>>,
-    /// See [`Batch::for_names`].
-    for_names: bool,
+    /// See [`Batch::has_purposes`].
+    has_purposes: bool,
 }
 
 #[derive(Debug)]
@@ -163,7 +164,7 @@ impl Source {
     }
 
     /// Like [`Source::open`], for the records that are selected, and reads `for_names` with `inputs`, in
-    /// order of time: packets that are read for names only have odd interfaces.
+    /// order of time.
     pub fn open_selected(
         inputs: Vec<Input>,
         for_names: Vec<Input>,
@@ -189,14 +190,14 @@ impl Source {
                 .iter()
                 .any(|input| matches!(input.content, Content::Stream { live: true, .. }));
         let name = if is_all { "merged inputs" } else { "selected packets" };
-        let has_names = !for_names.is_empty() || selection.from_ns.is_some();
+        let has_purposes = !for_names.is_empty() || selection.from_ns.is_some();
         let damage = Arc::default();
         let counts = Arc::clone(&damage);
         // It waits for the first record of each, and one may be a silent pipe.
         let merge = waiting(stop, move || Merge::open(inputs, for_names, selection, counts))?;
         let stream = Stream::start(move || Ok(Box::new(merge) as Box<dyn Read + Send>), live);
         let source = Source::from_stream(name.to_owned(), stream, 0, options, damage, stop)?;
-        Ok(Source { for_names: has_names, ..source })
+        Ok(Source { has_purposes, ..source })
     }
 
     /// Opens one input; `file` is repeated in its batches. Waits for the header.
@@ -288,7 +289,7 @@ impl Source {
             offset,
             feed,
             damage,
-            for_names: false,
+            has_purposes: false,
         }
     }
 
@@ -370,7 +371,7 @@ impl Source {
             at_end: true,
             partial: false,
             clock_step_ns: 0,
-            for_names: self.for_names,
+            has_purposes: self.has_purposes,
             silent_at_ns: None,
         })
     }
@@ -442,7 +443,7 @@ impl Source {
             at_end: stream.ended,
             partial,
             clock_step_ns: 0,
-            for_names: self.for_names,
+            has_purposes: self.has_purposes,
             silent_at_ns: None,
         }))
     }
@@ -481,7 +482,7 @@ impl Source {
             at_end: true,
             partial: false,
             clock_step_ns: live.clock_step_ns(),
-            for_names: self.for_names,
+            has_purposes: self.has_purposes,
             silent_at_ns,
         }))
     }

@@ -5,9 +5,8 @@
 //! times follow the order of the inputs; inside one input the order of the file is kept, also where
 //! its clock steps back. So code that reads one capture reads many.
 //!
-//! Inputs may be for names only, and so may the records before a time. Then there are two interfaces
-//! for each link type, the first for the other records and the second, which has an odd number, for
-//! these.
+//! Inputs may be for names only, and so may the records before a time. Then there is an interface for
+//! each link type and [`Purpose`].
 //!
 //! Damage is counted here, where the file and the offset in it are known. A [`Selection`] is
 //! applied here, so that a reader of the stream sees what a filter in the kernel would have passed.
@@ -23,13 +22,14 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use larder_wire::capture::{Capture, HEADER_BYTES, Step, write};
+use larder_wire::note::{self, Note};
 
 use crate::batch_memory::lock;
 use crate::damage::{SourceDamage, SourceDamageKind};
 use crate::decode;
 use crate::input::{Content, Input, InputError};
 use crate::mapped::{Mapped, RELEASE_BYTES};
-use crate::selection::Selection;
+use crate::selection::{Purpose, Selection};
 
 /// Bytes read from a stream at once.
 const READ_BYTES: usize = 256 << 10;
@@ -72,8 +72,7 @@ struct Head {
     /// Offset in `bytes` at which the reader continues.
     offset: usize,
     next: Option<Next>,
-    /// It is read for names only.
-    for_names: bool,
+    purpose: Purpose,
 }
 
 enum HeadBytes {
@@ -105,7 +104,7 @@ impl Merge {
             order: BinaryHeap::new(),
             interfaces: Interfaces {
                 link_types: Vec::new(),
-                for_names: !for_names.is_empty() || selection.from_ns.is_some(),
+                has_purposes: !for_names.is_empty() || selection.from_ns.is_some(),
             },
             out,
             out_start: 0,
@@ -118,12 +117,17 @@ impl Merge {
             failure: None,
         };
         // Of records with the same time, those that teach names come first.
-        let for_names = for_names.into_iter().map(|input| (input, true));
-        let all = for_names.chain(inputs.into_iter().map(|input| (input, false)));
-        for (number, (input, for_names)) in all.enumerate() {
-            let head = Head { for_names, ..Head::open(input, &merge.damage)? };
+        let for_names = for_names.into_iter().map(|input| (input, Purpose::Names));
+        let all = for_names.chain(inputs.into_iter().map(|input| (input, Purpose::All)));
+        for (number, (input, purpose)) in all.enumerate() {
+            let head = Head { purpose, ..Head::open(input, &merge.damage)? };
             merge.heads.push(head);
             merge.advance(number)?;
+            let head = &mut merge.heads[number];
+            if purpose == Purpose::Names && head.is_at_note() {
+                let goes_on = merge.selection.continues;
+                head.purpose = if goes_on { Purpose::Before } else { Purpose::ReducedNames };
+            }
         }
         Ok(merge)
     }
@@ -139,7 +143,7 @@ impl Merge {
                 continue;
             }
             let is_counted = !self.selection.is_early(next.ts_ns);
-            let filter = self.selection.filter.as_mut().filter(|_| !head.for_names);
+            let filter = self.selection.filter.as_mut().filter(|_| head.purpose == Purpose::All);
             let Some(filter) = filter else { break };
             let frame = &head.bytes()[next.frame.clone()];
             match filter.takes(next.link_type, frame, next.original_len, is_counted) {
@@ -168,8 +172,11 @@ impl Merge {
             let Some(Reverse((ts_ns, number))) = self.order.pop() else { break };
             let head = &mut self.heads[number];
             if let Some(next) = head.next.take() {
-                let for_names = head.for_names || self.selection.is_early(ts_ns);
-                let interface = self.interfaces.of(next.link_type, for_names, &mut self.out);
+                let purpose = match head.purpose {
+                    Purpose::All if self.selection.is_early(ts_ns) => Purpose::Names,
+                    purpose => purpose,
+                };
+                let interface = self.interfaces.of(next.link_type, purpose, &mut self.out);
                 let frame = &head.bytes()[next.frame];
                 write::packet(&mut self.out, interface, ts_ns, frame, next.original_len);
             }
@@ -181,23 +188,23 @@ impl Merge {
 
 /// The interfaces written so far.
 struct Interfaces {
-    /// The link type of each, or of each two.
+    /// The link type of each, or of each [`Purpose::COUNT`].
     link_types: Vec<u16>,
-    /// There are two for each link type.
-    for_names: bool,
+    /// There is one for each link type and purpose.
+    has_purposes: bool,
 }
 
 impl Interfaces {
-    /// The interface of a link type, which is written when it is new. At most 65536 exist.
-    fn of(&mut self, link_type: u16, for_names: bool, out: &mut Vec<u8>) -> u32 {
-        let each = 1 + usize::from(self.for_names);
+    /// The interface of a link type, which is written when it is new. At most 4 * 65536 exist.
+    fn of(&mut self, link_type: u16, purpose: Purpose, out: &mut Vec<u8>) -> u32 {
+        let each = if self.has_purposes { Purpose::COUNT } else { 1 };
         let known = self.link_types.iter().position(|known| *known == link_type);
         let number = known.unwrap_or_else(|| {
             self.link_types.push(link_type);
             (0..each).for_each(|_| write::interface(out, link_type, 0));
             self.link_types.len() - 1
         });
-        (number * each + usize::from(for_names)) as u32
+        (number * each + purpose as usize) as u32
     }
 }
 
@@ -238,8 +245,8 @@ impl Head {
         }
         match (Capture::open(bytes.get()), failure) {
             (Ok((capture, offset)), failure) => {
-                let for_names = false;
-                let head = Head { name, bytes, base: 0, capture, offset, next: None, for_names };
+                let purpose = Purpose::All;
+                let head = Head { name, bytes, base: 0, capture, offset, next: None, purpose };
                 if let Some(why) = failure {
                     head.report(damage, head.bytes().len(), SourceDamageKind::Stream(why));
                 }
@@ -285,6 +292,14 @@ impl Head {
                 Step::End => return,
             }
         }
+    }
+
+    /// True if the next record is a note of `larder extract`.
+    fn is_at_note(&self) -> bool {
+        self.next.as_ref().is_some_and(|next| {
+            let frame = &self.bytes()[next.frame.clone()];
+            next.link_type == note::LINK_TYPE && Note::read(frame).is_some()
+        })
     }
 
     /// Drops the bytes that were read, and reads more.

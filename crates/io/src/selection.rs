@@ -11,6 +11,41 @@ pub struct Selection {
     pub from_ns: Option<i64>,
     /// Records at this time or later are not read, ns since 1970 UTC.
     pub to_ns: Option<i64>,
+    /// Of the inputs for names, those that `larder extract` made are captures of what comes before the other inputs:
+    /// flows of theirs go on ([`Purpose::Before`]).
+    pub continues: bool,
+}
+
+/// What a record of several captures is read for: each link type has an interface for each purpose, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Everything.
+    All,
+    /// Its names only.
+    Names,
+    /// The same, and others of its capture are left out.
+    ReducedNames,
+    /// Its flows, which may go on; others of its capture are left out.
+    Before,
+}
+
+impl Purpose {
+    pub(crate) const COUNT: usize = 4;
+
+    /// The purpose of an interface's records.
+    pub(crate) fn of_interface(interface: u32) -> Purpose {
+        match interface as usize % Purpose::COUNT {
+            0 => Purpose::All,
+            1 => Purpose::Names,
+            2 => Purpose::ReducedNames,
+            _ => Purpose::Before,
+        }
+    }
+
+    /// Others of its capture are left out; notes replace them ([`larder_wire::note`]).
+    pub fn is_reduced(self) -> bool {
+        matches!(self, Purpose::ReducedNames | Purpose::Before)
+    }
 }
 
 impl Selection {

@@ -19,6 +19,7 @@
 //! | [`filter`] | no packet: tcpdump's filter language, and classic BPF, which it becomes |
 //! | [`flow_key`] | which flow a packet belongs to |
 //! | [`scope`] | the network in which its addresses are valid: VLANs, VNI |
+//! | [`note`] | no packet: what `larder extract` says of those that it left out |
 //! | [`community_id`] | the Community ID v1 flow hash |
 //! | [`civil`], [`digits`], [`json`] | no packet: times, numbers, addresses and strings as logs write them |
 //! | [`times`], [`zeek`] | no packet: times in logs, headers of Zeek's logs |
@@ -44,6 +45,7 @@ pub mod http2;
 pub mod json;
 pub mod name;
 pub mod nbns;
+pub mod note;
 pub mod packet;
 pub mod prefix;
 pub mod proxy_prefix;

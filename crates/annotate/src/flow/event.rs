@@ -55,6 +55,22 @@ pub struct Event {
     /// `packet` is the number of that one, and `payload_offset` the index of its own in
     /// [`crate::decode::Decoded::held`].
     pub is_held: bool,
+    /// The name learner made it, from fragments.
+    pub is_made: bool,
+    /// It is from a reduced capture: later packets of its flow may be left out, until a note says when the last one
+    /// was.
+    pub is_reduced: bool,
+    /// No packet, but a note.
+    pub note: Option<FlowNote>,
+}
+
+/// What a reduced capture says of a flow ([`larder_wire::note`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowNote {
+    /// Later packets may be left out.
+    Open,
+    /// The last packet so far was at [`Event::time_ns`].
+    Last,
 }
 
 impl Event {
@@ -78,12 +94,44 @@ impl Event {
             from_low,
             tunnel: packet.tunnel,
             is_held: false,
+            is_made: false,
+            is_reduced: false,
+            note: None,
+        }
+    }
+
+    /// A note on a flow. `number`: as of a packet.
+    pub fn of_note(note: FlowNote, key: FlowKey, seed: u64, number: u32, time_ns: i64) -> Event {
+        Event {
+            hash: key.hash(seed),
+            key,
+            time_ns,
+            packet: number,
+            payload_offset: 0,
+            payload_len: 0,
+            payload_bytes: 0,
+            ip_bytes: 0,
+            tcp_seq: 0,
+            tcp_window: 0,
+            tcp_flags: 0,
+            from_low: true,
+            tunnel: None,
+            is_held: false,
+            is_made: false,
+            is_reduced: true,
+            note: Some(note),
         }
     }
 
     pub(super) fn is_tcp(&self) -> bool {
         self.key.protocol == protocol::TCP
     }
+}
+
+/// The first cut of records after `time_ns`, if there is one at each multiple of `every_ns`; 0: never.
+pub fn next_cut_ns(time_ns: i64, every_ns: i64) -> i64 {
+    let interval = time_ns.checked_div_euclid(every_ns);
+    interval.map_or(i64::MAX, |interval| (interval + 1).saturating_mul(every_ns))
 }
 
 /// True if the `low` end began: the sender of the SYN; else the sender of the first packet, unless

@@ -2,15 +2,20 @@
 
 use larder::{prefetch_lines, prefetch_read, prefetch_slice};
 
-use super::event::{Event, FlowKey, source_is_low};
+use super::event::{Event, FlowKey, FlowNote, source_is_low};
 use super::tcp::{History, Sent, account};
 use super::tcp_flag::{ACK, FIN, RST, SYN};
-use super::{Flow, FlowRules, FlowUser, Leave, List, Passes, RESTAMP_NS};
+use super::{Flow, FlowRules, FlowUser, Leave, List, Passes, RESTAMP_NS, protocol};
+
+mod cut;
+
+use cut::{end_record, resume};
 
 /// A flow's place in its list is at most this much later than the clock: a packet with a wrong time must not hold up
 /// the flows behind it.
 const AHEAD_NS: i64 = 60_000_000_000;
 const NONE: u32 = u32::MAX;
+const LISTS: usize = List::None as usize;
 /// Flows that a new shard has memory for, so that few tables are ever copied: half a mebibyte,
 /// which the system assigns only as it is used.
 const FLOWS_AT_FIRST: usize = 1 << 11;
@@ -39,27 +44,6 @@ fn take<U>(flow: &mut Flow<U>, event: &Event, user: &mut impl FlowUser<U>) {
     }
 }
 
-/// Begins the next record of a flow that goes on.
-#[cold]
-#[inline(never)]
-fn resume<U>(flow: &mut Flow<U>, event: &Event, user: &mut impl FlowUser<U>) {
-    flow.start_ns = event.time_ns;
-    flow.last_ns = event.time_ns;
-    flow.first_packet = user.number(event);
-    flow.passes = if flow.is_quiet() { Passes::None } else { Passes::Each };
-    user.resume(flow, event);
-}
-
-/// Ends the current record of a flow that goes on.
-fn end_record<U>(flow: &mut Flow<U>, packet: u32, user: &mut impl FlowUser<U>) {
-    if !flow.is_cut() {
-        user.end(flow, false, Leave::Active, packet);
-        flow.history = History::EMPTY;
-        flow.sent.iter_mut().for_each(Sent::renew);
-        flow.passes = if flow.is_quiet() { Passes::CutThenNone } else { Passes::CutThenEach };
-    }
-}
-
 /// The same, not inlined: for rare packets.
 #[inline(never)]
 fn take_apart<U>(flow: &mut Flow<U>, event: &Event, user: &mut impl FlowUser<U>) {
@@ -73,11 +57,11 @@ pub struct Shard<U> {
     /// Live flows, and free slots, whose flows are in no list.
     flows: Vec<Flow<U>>,
     free: Vec<u32>,
-    heads: [u32; 3],
-    tails: [u32; 3],
+    heads: [u32; LISTS],
+    tails: [u32; LISTS],
     /// Each list's first flow is not due before this time, ns; the greatest if the list is empty. Saves reading 192
     /// flows a tick.
-    due_ns: [i64; 3],
+    due_ns: [i64; LISTS],
     /// The last second of the packets' clock, ns.
     clock_ns: i64,
     live: usize,
@@ -94,9 +78,9 @@ impl<U: Default> Shard<U> {
             index: vec![0; 64],
             flows: Vec::with_capacity(limit.clamp(1, FLOWS_AT_FIRST)),
             free: Vec::new(),
-            heads: [NONE; 3],
-            tails: [NONE; 3],
-            due_ns: [i64::MAX; 3],
+            heads: [NONE; LISTS],
+            tails: [NONE; LISTS],
+            due_ns: [i64::MAX; LISTS],
             clock_ns: i64::MIN,
             live: 0,
             limit: limit.max(1),
@@ -207,58 +191,25 @@ impl<U: Default> Shard<U> {
             }
             None => self.open(event, user),
         };
-        let flow = self.flow_mut(slot);
+        let flow = &mut self.flows[slot as usize];
         let list = flow.list;
         take_apart(flow, event, user);
         if flow.is_quiet() && event.is_tcp() && event.tcp_flags & (SYN | FIN | RST) != 0 {
             user.quiet_flag(flow, event);
         }
-        if list != List::Closed && flow.is_closed() {
-            self.unlink(slot);
-            self.link(slot, List::Closed);
+        if flow.is_closed_by(&self.rules) && matches!(list, List::Tcp | List::Other) {
+            self.move_to(slot, List::Closed);
+        } else if flow.is_closed() && list == List::Reduced {
+            self.move_to(slot, List::ReducedClosed);
         } else if flow.is_misplaced() {
-            self.unlink(slot);
-            self.link(slot, list);
+            self.move_to(slot, list);
         }
     }
 
-    /// Handles a packet from `cut_ns` on before the cut: it belongs to the next record of its flow.
-    #[cold]
-    #[inline(never)]
-    pub fn packet_behind(&mut self, cut_ns: i64, event: &Event, user: &mut impl FlowUser<U>) {
-        if let Some(slot) = self.find(&event.key, event.hash as u32)
-            && self.flow(slot).start_ns < cut_ns
-            && !self.is_over(slot, event)
-            // A held fragment is older: no new record begins with it.
-            && !event.is_held
-        {
-            end_record(self.flow_mut(slot), event.packet, user);
-        }
-        self.packet_of_any(event, Guess::default(), user);
-    }
-
-    /// Ends the record of every flow that has packets before `cut_ns`: the next packet of a flow that goes on begins
-    /// another. Flows that are closed or have been idle too long end. The idle time of the others begins again, and
-    /// their order is that of their keys: what comes later does not depend on packets before the cut.
-    pub fn cut(&mut self, cut_ns: i64, now_ns: i64, packet: u32, user: &mut impl FlowUser<U>) {
-        self.clock_ns = self.clock_ns.max(now_ns);
-        let mut open: Vec<(FlowKey, u32)> =
-            self.open_flows().map(|(_, slot)| (self.key(slot), slot)).collect();
-        open.sort_unstable_by_key(|&(key, _)| key);
-        for (_, slot) in open {
-            let list = self.flow(slot).list;
-            if list == List::Closed || self.is_idle(slot, now_ns) {
-                self.remove(slot, Leave::Timeout, packet, user);
-            } else {
-                let flow = self.flow_mut(slot);
-                if flow.start_ns < cut_ns {
-                    end_record(flow, packet, user);
-                    flow.last_ns = now_ns;
-                }
-                self.unlink(slot);
-                self.link(slot, list);
-            }
-        }
+    /// Moves a flow to the end of a list.
+    fn move_to(&mut self, slot: u32, list: List) {
+        self.unlink(slot);
+        self.link(slot, list);
     }
 
     /// Moves all times by a step of the clock, so that no flow lasts longer or shorter because of
@@ -336,7 +287,10 @@ impl<U: Default> Shard<U> {
         if is_tcp && flow.source_is_low != event.from_low {
             flow.history.push(b'^');
         }
-        let list = flow.list;
+        let list = match flow.midstream && self.rules.is_part {
+            true => List::Closed,
+            false => flow.list,
+        };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.flows[slot as usize] = flow;
@@ -439,9 +393,11 @@ impl<U: Default> Shard<U> {
     fn remove(&mut self, slot: u32, leave: Leave, packet: u32, user: &mut impl FlowUser<U>) {
         self.unlink(slot);
         let flow = &mut self.flows[slot as usize];
-        // In place: a flow is large, and moving it costs. A flow without a packet after a cut has its record.
-        if !flow.is_cut() {
-            user.end(flow, flow.list == List::Closed, leave, packet);
+        // In place: a flow is large, and moving it costs.
+        if flow.is_cut() {
+            user.end_without_record(flow, packet);
+        } else {
+            user.end(flow, flow.list.reduced() == List::ReducedClosed, leave, packet);
         }
         let hash = flow.hash;
         flow.list = List::None;
@@ -468,26 +424,38 @@ impl<U: Default> Shard<U> {
     pub fn expire(&mut self, now_ns: i64, packet: u32, user: &mut impl FlowUser<U>) {
         self.clock_ns = self.clock_ns.max(now_ns);
         for list in [List::Tcp, List::Other, List::Closed] {
-            let timeout_ns = self.rules.idle_ns(list);
-            while self.is_due(list, now_ns) {
-                let head = self.heads[list as usize];
-                let flow = self.flow(head);
-                let due_ns = flow.last_ns.saturating_add(timeout_ns);
-                if now_ns <= due_ns && flow.is_misplaced() {
-                    // Of a time that the clock has not reached: it waits at the end of its list.
-                    self.unlink(head);
-                    self.link(head, list);
-                    continue;
-                }
-                if now_ns <= due_ns {
-                    // Its place may be less than a second too early. It stays there: at the end of
-                    // the list it would be behind flows that had packets much later (invariant 2).
-                    self.due_ns[list as usize] = due_ns;
-                    break;
-                }
-                self.remove(head, Leave::Timeout, packet, user);
+            if self.is_due(list, now_ns) {
+                self.expire_list(list, now_ns, packet, user);
             }
         }
+    }
+
+    fn expire_list(&mut self, list: List, now_ns: i64, packet: u32, user: &mut impl FlowUser<U>) {
+        let idle_ns = self.rules.idle_ns(list);
+        let (mut at, mut next_due_ns) = (self.heads[list as usize], i64::MAX);
+        while let Some(flow) = self.flows.get(at as usize) {
+            let (slot, is_misplaced) = (at, flow.is_misplaced());
+            let placed_until_ns = flow.stamp_ns.saturating_add(idle_ns);
+            let due_ns = flow.last_ns.saturating_add(idle_ns);
+            if placed_until_ns >= now_ns {
+                // The flows behind it are due no earlier (invariant 2).
+                next_due_ns = next_due_ns.min(placed_until_ns);
+                break;
+            }
+            at = flow.next;
+            if due_ns < now_ns {
+                self.remove(slot, Leave::Timeout, packet, user);
+            } else if is_misplaced {
+                // Of a time that the clock has not reached: it waits at the end of its list.
+                self.move_to(slot, list);
+                next_due_ns = next_due_ns.min(self.flow(slot).stamp_ns.saturating_add(idle_ns));
+            } else {
+                // Its place may be less than a second too early. It stays there: at the end of the list it would be
+                // behind flows that had packets much later (invariant 2).
+                next_due_ns = next_due_ns.min(due_ns);
+            }
+        }
+        self.due_ns[list as usize] = next_due_ns;
     }
 
     /// True if the first flow of a list may have been idle too long at `now_ns`.
@@ -500,7 +468,7 @@ impl<U: Default> Shard<U> {
     #[inline]
     pub fn tick(&mut self, now_ns: i64) -> bool {
         self.clock_ns = now_ns;
-        let [tcp, other, closed] = self.due_ns;
+        let [tcp, other, closed, ..] = self.due_ns;
         tcp.min(other).min(closed) < now_ns
     }
 
@@ -576,7 +544,7 @@ impl<U: Default> Shard<U> {
         assert!(self.live <= self.limit, "invariant 3");
         assert_eq!(self.index.iter().filter(|&&entry| entry >> 32 != 0).count(), self.live);
         let mut linked = 0;
-        for list in 0..3 {
+        for list in 0..LISTS {
             let (mut at, mut prev) = (self.heads[list], NONE);
             while at != NONE {
                 let flow = self.flow(at);

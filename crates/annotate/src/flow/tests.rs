@@ -14,6 +14,8 @@ fn rules() -> FlowRules {
         other_ns: 60 * S,
         linger_ns: 5 * S,
         active_ns: i64::MAX,
+        cut_every_ns: 100 * S,
+        is_part: false,
         first_sender_began: false,
     }
 }
@@ -57,6 +59,9 @@ fn event(talk: Talk, protocol: u8, flags: u8, time_ns: i64, packet: u32) -> Even
         from_low,
         tunnel: None,
         is_held: false,
+        is_made: false,
+        is_reduced: false,
+        note: None,
     }
 }
 
@@ -178,7 +183,7 @@ fn records_are_cut() {
         let event = event(at(host), protocol::UDP, 0, time_ns, number);
         match time_ns < 100 * S {
             true => shard.packet(&event, Guess::default(), user),
-            false => shard.packet_behind(100 * S, &event, user),
+            false => shard.odd_packet(100 * S, &event, user),
         }
         shard.validate();
     };

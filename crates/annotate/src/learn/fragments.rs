@@ -21,6 +21,7 @@ impl NameLearner {
     ) {
         let Some(fragment) = rare.packet.fragment else { return };
         let Place { number, file, offset } = place;
+        let injected_before = injected.events.len();
         let start = fragment.data_offset as usize;
         let data = frame.get(start..start + fragment.data_len as usize).unwrap_or_default();
         let push = self.fragments.push(&rare.packet, data, number, rare.time_ns);
@@ -43,7 +44,11 @@ impl NameLearner {
             Outcome::Complete { outer, payload } => {
                 let read = packet::decode_payload(&outer, &payload);
                 match read.map(|packet| self.keying.of(packet)) {
-                    Ok(packet) => {
+                    Ok(mut packet) => {
+                        // A tunnel's scope is new.
+                        if rare.packet.scope.is_for_names() {
+                            packet.scope = packet.scope.for_names();
+                        }
                         let inner = payload_of(&packet, &payload);
                         if packet.tunnels > outer.tunnels {
                             let ports = (packet.src_port, packet.dst_port);
@@ -58,6 +63,9 @@ impl NameLearner {
                     Err(_) => count(&mut self.damaged, "transport_malformed", file, offset),
                 }
             }
+        }
+        for event in &mut injected.events[injected_before..] {
+            (event.is_made, event.is_reduced) = (true, rare.is_reduced);
         }
     }
 

@@ -6,7 +6,8 @@ use larder_io::batch::Batch;
 use larder_wire::capture::Capture;
 
 use super::{Plan, Work};
-use crate::decode::{self, Counts, Decoded, Keying, Tick, decode_from, next_cut_ns};
+use crate::decode::{self, Counts, Decoded, Keying, Tick, decode_from};
+use crate::flow::next_cut_ns;
 use crate::learn::NameLearner;
 
 /// Packets whose open flows end in one pseudo-batch: bounds the records that are held at once.
@@ -22,7 +23,7 @@ pub(super) struct LearnerState {
     pub finished_before: u64,
     packets_max: Option<u64>,
     pub time_ns: i64,
-    /// Time of the last packet, ns.
+    /// Time of the last packet that moves the clock with its successor, ns.
     last_ns: Option<i64>,
     /// The last second at which idle flows ended, ns.
     ticked_ns: Option<i64>,
@@ -209,10 +210,10 @@ impl LearnerState {
         let last_ns = self.last_ns.map(shifted);
         let cut_ns =
             self.ticked_ns.map_or(i64::MAX, |time_ns| next_cut_ns(time_ns, self.cut_every_ns));
-        if let Some(first_ns) = decoded.first_ns {
-            let first = last_ns.map(|last_ns| Tick::at(1, first_ns.min(last_ns)));
-            decoded.ticks.splice(..0, first);
-            self.last_ns = Some(decoded.last_ns);
+        self.last_ns = decoded.last_of_clock_ns.or(last_ns);
+        if let (Some((packet, first_ns)), Some(last_ns)) = (decoded.first_of_clock, last_ns) {
+            let at = decoded.ticks.partition_point(|tick| tick.packet < packet);
+            decoded.ticks.insert(at, Tick::at(packet, first_ns.min(last_ns)));
         }
         if let Some(silent_at_ns) = batch.silent_at_ns {
             // Idle flows end in silence, too: before the next packet.

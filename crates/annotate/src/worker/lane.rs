@@ -3,6 +3,7 @@
 
 use larder::prefetch_read;
 use larder_wire::dns::{Message, NameBuf};
+use larder_wire::note::Note;
 use larder_wire::{Addr, Name};
 
 use super::{
@@ -157,7 +158,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             _ => true,
         });
         if self.state.shared.purpose == Purpose::Extract {
-            return;
+            return self.extract_first(flow, event);
         }
         self.find_first_names(flow, event);
         if self.state.shared.options.write_packets.is_some()
@@ -186,6 +187,10 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
     fn packet(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
         let is_read = event.payload_len > 0 && event.from_low == flow.source_is_low;
         if self.state.shared.purpose == Purpose::Extract {
+            let own = flow.user.known.as_ref().and_then(|known| known.own.as_ref());
+            if own.is_some_and(|own| own.is_done()) {
+                return self.wait_for_other_end(flow, event);
+            }
             self.extract(event, is_read);
         }
         if is_read {
@@ -216,8 +221,11 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         }
     }
 
-    fn resume(&mut self, flow: &mut Flow<FlowState>, _event: &Event) {
-        if self.state.shared.options.store.is_some()
+    fn resume(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
+        if self.state.shared.purpose == Purpose::Extract {
+            self.extract(event, false);
+            flow.set_quiet(flow.is_quiet() && flow.protocol != protocol::TCP);
+        } else if self.state.shared.options.store.is_some()
             && let Some(known) = &flow.user.known
             && known.has_names()
         {
@@ -226,11 +234,15 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
     }
 
     fn end(&mut self, flow: &mut Flow<FlowState>, closed: bool, leave: Leave, packet: u32) {
+        let is_extract = self.state.shared.purpose == Purpose::Extract;
+        if is_extract && leave == Leave::Active {
+            return;
+        }
         if let Some(own) = flow.user.known.as_mut().and_then(|known| known.own.as_mut()) {
             own.finish(&mut self.state.budgets[self.state.shard]);
         }
-        if self.state.shared.purpose == Purpose::Extract {
-            return;
+        if is_extract {
+            return self.end_without_record(flow, packet);
         }
         let end_packet = match leave {
             Leave::InputEnd => u64::MAX,
@@ -289,6 +301,12 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             self.output.ended.push(Ended { place, end_ns, body, trial });
         }
     }
+
+    fn end_without_record(&mut self, flow: &Flow<FlowState>, packet: u32) {
+        if self.state.shared.purpose == Purpose::Extract {
+            self.output.notes.push((packet, Note::Flow(flow.key(), flow.last_ns)));
+        }
+    }
 }
 
 impl Lane<'_, '_> {
@@ -301,6 +319,24 @@ impl Lane<'_, '_> {
             let head = event.payload_offset.saturating_add(event.payload_len.min(1));
             let end = if is_read { u32::MAX } else { head };
             self.output.teaching.push(Teaching { packet: event.packet, end });
+        }
+    }
+
+    /// Takes the first packet of a flow. Fragments are taken anyway, and a reader may not know the flow by them.
+    fn extract_first(&mut self, flow: &Flow<FlowState>, event: &Event) {
+        if event.is_made {
+            let open = Note::Open(flow.key(), event.time_ns);
+            self.output.notes.push((event.packet.saturating_add(1), open));
+        }
+        self.extract(event, false);
+    }
+
+    /// The state of a TCP connection depends on whether its other end has sent anything: its first packet is taken.
+    #[cold]
+    fn wait_for_other_end(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
+        if flow.has_both_ends() {
+            self.extract(event, false);
+            flow.set_quiet(true);
         }
     }
 
@@ -334,7 +370,8 @@ impl Lane<'_, '_> {
             let name = stated.text.clone();
             self.state.stated.insert(flow.destination().0, name);
         }
-        flow.set_quiet(is_done);
+        let waits = self.state.shared.purpose == Purpose::Extract && !flow.has_both_ends();
+        flow.set_quiet(is_done && !waits);
         if !names.is_empty() {
             self.output.flow_events.push(flow_event::of_own(flow, names));
         }

@@ -2,8 +2,8 @@
 
 use super::FlowState;
 use super::lane::Lane;
-use crate::decode::{Tick, next_cut_ns};
-use crate::flow::{SHARDS, Shard};
+use crate::decode::Tick;
+use crate::flow::{SHARDS, Shard, next_cut_ns};
 
 /// Shards between the prefetch of the flows that may be due in a shard, then of their names, and their
 /// end.

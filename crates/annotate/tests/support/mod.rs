@@ -24,7 +24,7 @@ use larder_wire::capture::write::{interface, packet, pcap_header, pcap_record, s
 use larder_wire::capture::{self, Record};
 
 #[allow(unused_imports)]
-pub use talks::{go_on, state, traffic};
+pub use talks::{is_in_order, long_traffic, traffic};
 
 pub const ETHERNET: u16 = 1;
 pub const SECOND_NS: i64 = 1_000_000_000;
@@ -421,6 +421,11 @@ impl Made {
     /// The log as text.
     pub fn log(&self) -> String {
         String::from_utf8(self.files["log"].clone()).expect("a log is ASCII")
+    }
+
+    /// The lines of a log with a header of one line, without it.
+    pub fn lines(&self) -> Vec<String> {
+        self.log().lines().skip(1).map(str::to_owned).collect()
     }
 
     /// The records of a log of ECS.

@@ -103,3 +103,20 @@ pub fn go_on(maker: &mut Maker) {
         maker.pause(pause_ms as i64 * 1_000_000);
     }
 }
+
+/// Short and long flows of about half an hour.
+pub fn long_traffic(seed: u64) -> Maker {
+    let mut maker = mixture(seed, 20_000);
+    for round in 0..6 {
+        go_on(&mut maker);
+        (0..10).for_each(|_| state(&mut maker));
+        maker.replay(&mutated(seed ^ round).frames, 0);
+    }
+    maker
+}
+
+/// No frame from `at` on is earlier than one before: files that overlap in time would be merged.
+pub fn is_in_order(frames: &[Frame], at: usize) -> bool {
+    let times = |frames: &'_ [Frame]| frames.iter().map(|frame| frame.at_ns).collect::<Vec<_>>();
+    at == 0 || times(&frames[..at]).iter().max() <= times(&frames[at..]).iter().min()
+}

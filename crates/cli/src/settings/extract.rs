@@ -15,9 +15,12 @@ pub const EXTRACT: Command = Command {
     path: &["extract"],
     about: "Write the packets of captures that teach names",
     long: "Writes a small capture with the packets that larder annotate learns names from. These are DNS and \
-similar protocols, DHCP, IP fragments, and the first packets of flows that may state a name. larder annotate \
---names-read of this capture has the effect of --names-read of the whole captures. So the names of many days \
-fit one machine, and their hours can be annotated at once.
+similar protocols, DHCP, IP fragments, and the first packets of flows. larder annotate --names-read of this \
+capture has the effect of --names-read of the whole captures. So the names of many days fit one machine, and \
+their hours can be annotated at once.
+
+With larder annotate --cut-every --from, flows of this capture also continue over a cut: notes say which are open. \
+Notes are records of link type 162, which larder reads and other programs ignore.
 
 Packets have the times and numbers (packet ID) that they have in the input. Only the payload that larder reads \
 is complete; of other packets the headers and one byte of payload are written.
@@ -27,7 +30,8 @@ error; 130 interrupted; 141 standard output was closed.
 
 Examples:
   larder extract -r monday.pcap -o monday.names.pcapng
-  larder annotate --names-read monday.names.pcapng -r tuesday.pcap",
+  larder annotate --names-read monday.names.pcapng -r tuesday.pcap
+  larder annotate --names-read h0.names.pcapng -r h1.pcap h2.pcap --cut-every 1h --from ... --to ...",
     settings: Extract::ROWS,
 };
 
