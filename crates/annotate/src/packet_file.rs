@@ -62,7 +62,8 @@ impl PacketFile {
     }
 
     /// Writes the rest.
-    pub fn finish(self) -> Result<(), Error> {
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.write()?;
         Ok(self.out.finish()?)
     }
 }

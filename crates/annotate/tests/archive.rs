@@ -77,7 +77,7 @@ fn slice(parts: &[Part], from_ns: Option<i64>, to_ns: Option<i64>, all: &Options
 /// `LARDER_MUTATIONS` asks for more archives, `LARDER_SEED` for others.
 #[test]
 fn slices_are_one_run() {
-    let (count, seed) = (setting("LARDER_MUTATIONS", 6), setting("LARDER_SEED", 1));
+    let (count, seed) = (setting("LARDER_MUTATIONS", 40), setting("LARDER_SEED", 1));
     let mut reduced = 0;
     for case in 0..count {
         let seed = seed.wrapping_mul(1 << 32).wrapping_add(case);

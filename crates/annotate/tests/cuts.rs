@@ -23,7 +23,7 @@ fn cuts_of(maker: &Maker) -> (i64, i64) {
 /// `LARDER_MUTATIONS` asks for more captures, `LARDER_SEED` for others.
 #[test]
 fn parts_are_the_whole() {
-    let (count, seed) = (setting("LARDER_MUTATIONS", 6), setting("LARDER_SEED", 1));
+    let (count, seed) = (setting("LARDER_MUTATIONS", 24), setting("LARDER_SEED", 1));
     for case in 0..count {
         let seed = seed.wrapping_mul(1 << 32).wrapping_add(case);
         let mut maker = long_traffic(seed);
@@ -131,4 +131,30 @@ fn a_flow_that_goes_on_keeps_its_name() {
     assert_eq!(records[1]["larder.continued_since"], records[0]["event.start"]);
     assert_eq!(records[2]["destination.packets"], 2);
     assert_eq!(records[2]["destination.bytes"], 2 * 44);
+}
+
+/// The record that a packet ends comes after those of the cut before that packet, also if its flow began before theirs:
+/// else the records of two parts would be mixed.
+#[test]
+fn what_a_packet_ends_comes_after_the_cut() {
+    let mut maker = Maker::new(1);
+    let minute_ns = 28_333_334 * MINUTE_NS;
+    let (client, server) = ([10, 0, 0, 1], [198, 51, 100, 7]);
+    for (port, seconds) in [(1, -9), (2, 1), (3, -8), (4, 2), (2, 61)] {
+        maker.push(udp((client, server), (5_000 + port, 9_000), b"x"));
+        let last = maker.frames.len() - 1;
+        maker.frames[last].at_ns = minute_ns + seconds * SECOND_NS;
+    }
+    let folder = Folder::new();
+    let capture = folder.keep("all.pcap", maker.pcap());
+    let all = Options { cut_every_s: 60, ..ecs(&capture) };
+    let ports = |options: &Options| {
+        let records = made(options, 1).records();
+        records.iter().map(|record| record["source.port"].as_u64()).collect::<Vec<_>>()
+    };
+    let before = ports(&Options { to_ns: Some(minute_ns), ..all.clone() });
+    assert_eq!(before, [Some(5_001), Some(5_003)]);
+    let behind = ports(&Options { from_ns: Some(minute_ns), ..all.clone() });
+    assert_eq!(behind, [Some(5_002), Some(5_004), Some(5_002)]);
+    assert_eq!(ports(&all), [before, behind].concat());
 }

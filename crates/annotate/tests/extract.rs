@@ -9,7 +9,8 @@ use larder_annotate::Progress;
 use larder_annotate::extract::{Extracted, extract};
 use larder_annotate::options::{Endpoint, Options};
 use larder_testkit::frames::ethernet;
-use larder_wire::{capture, note};
+use larder_wire::capture;
+use larder_wire::note::{self, Note};
 use support::*;
 
 const ARP: u16 = 0x0806;
@@ -37,7 +38,8 @@ fn with_names(log: &Path, names: &Path) -> Options {
 }
 
 /// Whatever the traffic is and wherever it is cut, between packets in order of time: the part before, reduced,
-/// teaches what the whole part teaches. The logs of the rest, the names at the end and the packets with names are the same bytes.
+/// teaches what the whole part teaches. The logs of the rest, the names at the end and the packets with names are the
+/// same bytes.
 ///
 /// `LARDER_MUTATIONS` asks for more captures, `LARDER_SEED` for others.
 #[test]
@@ -129,4 +131,77 @@ fn packets_have_their_numbers() {
         assert_eq!(option[..4], [5, 0, 8, 0], "{number}");
         assert_eq!(option[4..], (number as u64).to_le_bytes(), "{number}");
     }
+}
+
+/// Notes say what a reader would know from the packets that are left out.
+#[test]
+fn notes_replace_packets() {
+    let (client, server) = ([10, 0, 0, 1], [198, 51, 100, 7]);
+    let whole = udp((client, server), (6_000, 9_000), &[7; 64]);
+    let mut maker = Maker::new(3);
+    fragments(&whole, 40, 9).into_iter().for_each(|part| maker.push(part));
+    maker.push(udp((client, server), (7_000, 9_000), b"x"));
+    maker.pause(2 * SECOND_NS);
+    for _ in 0..3 {
+        maker.push(whole.clone());
+    }
+    maker.pause(100 * SECOND_NS);
+    maker.push(question(client, 5_000, 1, 1));
+    maker.push(question(client, 5_000, 2, 2));
+    let at = |frame: usize| maker.frames[frame].at_ns;
+    let folder = Folder::new();
+    let all = folder.keep("all.pcap", maker.pcap());
+    let (path, _) = extracted(&all, &folder);
+    let taken = frames(&path);
+    let notes = taken.iter().filter(|frame| frame.link_type == note::LINK_TYPE);
+    let notes: Vec<Note> = notes.map(|frame| Note::read(&frame.bytes).expect("a note")).collect();
+    let second = |time_ns: i64| time_ns.div_euclid(SECOND_NS) * SECOND_NS;
+    let ports = |note: &Note| match note {
+        Note::Flow(key, _) | Note::Open(key, _) => Some((key.low_port, key.high_port)),
+        _ => None,
+    };
+    let count = maker.frames.len();
+    let [begin, open, first, .., end] = notes[..] else { panic!("{notes:?}") };
+    assert_eq!((begin, end), (Note::Begin(at(0)), Note::End(at(count - 1))));
+    assert_eq!(first, Note::Minute(second(at(0))), "the clock's first second");
+    assert!(matches!(open, Note::Open(_, time_ns) if time_ns == at(0)), "{open:?}");
+    assert_eq!(ports(&open), Some((6_000, 9_000)));
+    let gone: Vec<(Option<(u16, u16)>, i64)> = notes
+        .iter()
+        .filter_map(|note| match note {
+            Note::Flow(_, time_ns) => Some((ports(note), *time_ns)),
+            _ => None,
+        })
+        .collect();
+    let dns = (Some((5_000, 53)), at(count - 1));
+    assert_eq!(gone.len(), 3, "{notes:?}");
+    for flow in [(Some((6_000, 9_000)), at(count - 3)), (Some((7_000, 9_000)), at(count - 6)), dns]
+    {
+        assert!(gone.contains(&flow), "{flow:?}: {gone:?}");
+    }
+    let minutes = notes.iter().filter(|note| matches!(note, Note::Minute(_))).count();
+    assert!(minutes > 1, "{notes:?}");
+    assert!(taken.len() < count + notes.len(), "all packets are there");
+}
+
+/// What flows in a fragmented tunnel of a capture for names is in no log.
+#[test]
+fn fragmented_tunnels_for_names_are_in_no_log() {
+    let (client, server) = ([10, 0, 0, 1], [198, 51, 100, 7]);
+    let inner = udp((client, server), (6_000, 9_000), &[7; 200]);
+    let outer = in_vxlan(([10, 9, 0, 1], [10, 9, 1, 1]), 5, &inner);
+    let folder = Folder::new();
+    let names = folder.keep("names.pcap", {
+        let mut maker = Maker::new(1);
+        fragments(&outer, 96, 3).into_iter().for_each(|part| maker.push(part));
+        maker.pcap()
+    });
+    let rest = folder.keep("rest.pcap", {
+        let mut maker = Maker::new(1);
+        maker.pause(SECOND_NS);
+        maker.push(udp((client, server), (7_000, 9_000), b"x"));
+        maker.pcap()
+    });
+    let records = made(&with_names(&rest, &names), 1).records();
+    assert_eq!(records.len(), 1, "{records:?}");
 }

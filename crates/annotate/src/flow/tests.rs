@@ -208,6 +208,58 @@ fn records_are_cut() {
     assert_eq!(shard.live(), 0);
 }
 
+/// A closed flow ends at a cut: what comes later is another flow, even within its linger.
+#[test]
+fn a_closed_flow_ends_at_a_cut() {
+    let (mut shard, mut user) = (Shard::new(16, rules()), User::default());
+    let packet = |talk, flags, time_ns, number| event(talk, protocol::TCP, flags, time_ns, number);
+    shard.packet(&packet(CLIENT, SYN, 98 * S, 1), Guess::default(), &mut user);
+    shard.packet(&packet(SERVER, RST, 99 * S, 2), Guess::default(), &mut user);
+    shard.cut(100 * S, 100 * S, 3, &mut user);
+    shard.validate();
+    assert_eq!(shard.live(), 0);
+    assert_eq!(user.0[0].3, Leave::Timeout);
+}
+
+/// After a cut, the order in which flows end does not depend on that before it.
+#[test]
+fn flows_are_in_the_order_of_their_keys_after_a_cut() {
+    let ended = |hosts: [u8; 3]| {
+        let (mut shard, mut user) = (Shard::new(16, rules()), User::default());
+        for (number, host) in (1..).zip(hosts) {
+            // By their ports they are told apart in what the user has.
+            let talk = Talk { host, port: 40_000 + u16::from(host), ..CLIENT };
+            let event = event(talk, protocol::UDP, 0, 101 * S, number);
+            shard.odd_packet(100 * S, &event, &mut user);
+        }
+        shard.cut(100 * S, 102 * S, 4, &mut user);
+        shard.validate();
+        shard.expire(200 * S, 5, &mut user);
+        user.0.into_iter().map(|ended| ended.0).collect::<Vec<_>>()
+    };
+    assert_eq!(ended([3, 7, 5]), ended([7, 5, 3]));
+    assert_eq!(ended([3, 7, 5]).len(), 3);
+}
+
+/// A flow of which packets are left out ends when a note says so, not by the packets that are there.
+#[test]
+fn notes_say_when_flows_were_idle() {
+    let (mut shard, mut user) = (Shard::new(16, rules()), User::default());
+    let packet = Event { is_reduced: true, ..event(CLIENT, protocol::UDP, 0, 0, 1) };
+    shard.odd_packet(i64::MAX, &packet, &mut user);
+    shard.expire(500 * S, 2, &mut user);
+    shard.validate();
+    assert_eq!(shard.live(), 1, "later packets may be left out");
+    let note = |time_ns| Event::of_note(FlowNote::Last, packet.key, 7, 3, time_ns);
+    shard.odd_packet(i64::MAX, &note(490 * S), &mut user);
+    shard.validate();
+    shard.expire(550 * S, 4, &mut user);
+    assert_eq!(shard.live(), 1);
+    shard.expire(551 * S, 5, &mut user);
+    shard.validate();
+    assert_eq!((shard.live(), user.0.len()), (0, 1));
+}
+
 /// A clock that is set ends no flow early and none late: a flow that was idle for some time is idle
 /// for as long in the new time.
 #[test]
