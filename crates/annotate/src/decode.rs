@@ -176,6 +176,8 @@ pub struct Decoded {
     pub last_of_clock_ns: Option<i64>,
     /// The seconds that begin in the batch, each once. Before the name learner has the batch: by its own packets alone.
     pub ticks: Vec<Tick>,
+    /// What captures of what comes before were reduced for.
+    pub rules: Vec<note::Rules>,
     /// Damage, by kind.
     pub damaged: Counts,
     /// Sound packets of protocols that larder does not read, by kind.
@@ -204,6 +206,7 @@ impl Decoded {
         self.first_of_clock = None;
         self.last_of_clock_ns = None;
         self.ticks.clear();
+        self.rules.clear();
         self.damaged.clear();
         self.skipped.clear();
     }
@@ -376,7 +379,10 @@ impl Decoded {
         clock: &mut Clock,
     ) {
         let (note, mut key, time_ns) = match *note {
-            Note::Begin(time_ns) => return clock.first_or_later(seen.number, time_ns, self),
+            Note::Begin(rules, time_ns) => {
+                self.rules.extend((!is_for_names).then_some(rules));
+                return clock.first_or_later(seen.number, time_ns, self);
+            }
             Note::Minute(time_ns) => return clock.tick(seen.number, time_ns, self),
             Note::End(time_ns) => return clock.last_ns = time_ns,
             Note::Open(key, time_ns) => (FlowNote::Open, key, time_ns),

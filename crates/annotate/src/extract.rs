@@ -74,13 +74,15 @@ pub fn extract(options: &Options, progress: &Arc<Progress>) -> Result<(Summary, 
     let (learner, mut workers) =
         learner_and_workers(options, feed.live, progress, Purpose::Extract)?;
     let file = PacketFile::new(open_output(&options.output, options.access)?)?;
-    let mut sink = Teachers::new(file);
+    let mut sink = Teachers::new(file, options.note_rules());
     let keying = Keying::of_options(options);
     let cut_every_ns = i64::from(options.cut_every_s) * 1_000_000_000;
     let plan = pipeline::Plan { keying, cut_every_ns, ..pipeline::Plan::default() };
     let counted =
         pipeline::run(&mut feed.source, &mut sink, learner, &mut workers, progress, &plan)?;
-    let extracted = sink.finish()?;
+    // Without its end, a reader sees that the capture is not whole.
+    let is_whole = !progress.stop.load(Ordering::Relaxed);
+    let extracted = sink.finish(is_whole)?;
     let mut summary = Summary {
         packets: counted.packets,
         input_bytes: counted.input_bytes,
@@ -97,6 +99,7 @@ pub fn extract(options: &Options, progress: &Arc<Progress>) -> Result<(Summary, 
 /// Writes the packets.
 struct Teachers {
     file: PacketFile,
+    rules: note::Rules,
     /// By packet of the batch: the offset of the end of what is taken; 0: nothing.
     ends: Vec<u32>,
     /// Notes that come before the next packet.
@@ -110,10 +113,10 @@ struct Teachers {
 }
 
 impl Teachers {
-    fn new(file: PacketFile) -> Teachers {
+    fn new(file: PacketFile, rules: note::Rules) -> Teachers {
         let (ends, waiting, frame) = (Vec::new(), Vec::new(), Vec::new());
         let extracted = Extracted::default();
-        Teachers { file, ends, waiting, has_clock: false, last_ns: 0, frame, extracted }
+        Teachers { file, rules, ends, waiting, has_clock: false, last_ns: 0, frame, extracted }
     }
 
     /// Notes what is taken of each packet of a batch.
@@ -173,8 +176,8 @@ impl Teachers {
         self.extracted.notes += 1;
     }
 
-    fn finish(mut self) -> Result<Extracted, Error> {
-        if self.extracted.packets > 0 {
+    fn finish(mut self, is_whole: bool) -> Result<Extracted, Error> {
+        if is_whole && self.extracted.packets > 0 {
             self.note(&Note::End(self.last_ns), self.last_ns);
         }
         self.file.finish()?;
@@ -190,7 +193,7 @@ impl Sink for Teachers {
         let ends = std::mem::take(&mut self.ends);
         for ((number, &end), (_, record)) in (1..).zip(&ends).zip(work.packets()) {
             if work.packets_before == 0 && number == 1 {
-                self.note(&Note::Begin(record.ts_ns), record.ts_ns);
+                self.note(&Note::Begin(self.rules, record.ts_ns), record.ts_ns);
             }
             while let Some((_, note)) = notes.next_if(|(packet, _)| *packet <= number) {
                 self.note(note, record.ts_ns);

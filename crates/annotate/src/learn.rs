@@ -24,6 +24,7 @@ mod ring;
 use larder::prefetch_lines;
 use larder_wire::dns::NameBuf;
 use larder_wire::fragment::Reassembler;
+use larder_wire::note;
 use larder_wire::packet::Packet;
 use larder_wire::scope::Scope;
 use larder_wire::stream::{Budget, Stream};
@@ -141,6 +142,7 @@ pub struct NameLearner {
     /// The error that ended reading them.
     pub failed: Option<crate::Error>,
     keying: Keying,
+    note_rules: note::Rules,
 }
 
 impl NameLearner {
@@ -168,6 +170,18 @@ impl NameLearner {
             external_names: None,
             failed: None,
             keying: Keying::of_options(options),
+            note_rules: options.note_rules(),
+        }
+    }
+
+    /// Refuses captures that were reduced for other rules: packets that matter would be missing.
+    pub fn check_rules(&mut self, decoded: &Decoded) {
+        if decoded.rules.iter().any(|rules| *rules != self.note_rules) {
+            self.failed.get_or_insert_with(|| {
+                let why = "larder extract had another --tcp-idle, --udp-idle, --linger or --ignore-vlan; \
+                           extract again with those of this run";
+                crate::Error::Options(format!("--names-read with --cut-every: {why}"))
+            });
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use larder_io::access::Access;
 use larder_serve::histogram::Histogram;
 use larder_serve::log::Log;
-use larder_wire::Addr;
+use larder_wire::{Addr, note};
 
 use crate::record::{End, EndReason, FlowRecord, NameFlags, NameSource};
 
@@ -276,6 +276,14 @@ impl Default for Options {
             log: Log::default(),
             rules: Rules::all(),
         }
+    }
+}
+
+impl Options {
+    /// What `larder extract` reduces captures for.
+    pub(crate) fn note_rules(&self) -> note::Rules {
+        let Options { tcp_idle_s, udp_idle_s, linger_s, .. } = *self;
+        note::Rules { tcp_idle_s, udp_idle_s, linger_s, ignores_vlan: self.ignore_vlan }
     }
 }
 

@@ -118,3 +118,36 @@ fn slices_are_one_run() {
     }
     assert!(reduced as u64 > count, "{reduced} slices after reduced files: this test tests little");
 }
+
+/// A reduced capture that is cut short, comes twice, or was made for other rules is told.
+#[test]
+fn reduced_captures_that_are_not_sound_are_told() {
+    let mut maker = long_traffic(5);
+    let folder = Folder::new();
+    let parts = archive(&mut maker, 3, &folder);
+    let (first, last) = (&parts[0], parts.last().expect("parts"));
+    let from_ns = (first.latest_ns.div_euclid(MINUTE_NS) + 1) * MINUTE_NS;
+    let damaged = |names: &[&PathBuf], change: &dyn Fn(&mut Options)| {
+        let mut options = Options {
+            names_read: endpoints(names.iter().copied()),
+            cut_every_s: 60,
+            from_ns: Some(from_ns),
+            ..ecs(&last.path)
+        };
+        change(&mut options);
+        larder_annotate::run(&options, &Arc::default()).map(|summary| {
+            let kinds = summary.damaged.into_iter().map(|(kind, found)| (kind, found.count));
+            kinds.filter(|(kind, _)| kind.starts_with("extract")).collect::<Vec<_>>()
+        })
+    };
+    let damaged_of = |names: &[&PathBuf]| damaged(names, &|_| {}).expect("captures");
+    assert_eq!(damaged_of(&[&first.reduced]), []);
+    let bytes = std::fs::read(&first.reduced).expect("a capture");
+    let cut = folder.keep("cut.pcapng", &bytes[..bytes.len() - 72]);
+    assert_eq!(damaged_of(&[&cut]), [("extract_cut_short", 1)]);
+    let twice = damaged_of(&[&first.reduced, &first.reduced]);
+    assert_eq!(twice, [("extract_overlaps", 2)], "each, once");
+    let other = damaged(&[&first.reduced], &|options| options.udp_idle_s = 61);
+    let error = other.expect_err("other rules").to_string();
+    assert!(error.contains("--udp-idle") && error.contains("extract again"), "{error}");
+}

@@ -10,7 +10,7 @@ use larder_annotate::extract::{Extracted, extract};
 use larder_annotate::options::{Endpoint, Options};
 use larder_testkit::frames::ethernet;
 use larder_wire::capture;
-use larder_wire::note::{self, Note};
+use larder_wire::note::{self, Note, Rules};
 use support::*;
 
 const ARP: u16 = 0x0806;
@@ -162,7 +162,8 @@ fn notes_replace_packets() {
     };
     let count = maker.frames.len();
     let [begin, open, first, .., end] = notes[..] else { panic!("{notes:?}") };
-    assert_eq!((begin, end), (Note::Begin(at(0)), Note::End(at(count - 1))));
+    let rules = Rules { tcp_idle_s: 300, udp_idle_s: 60, linger_s: 5, ignores_vlan: false };
+    assert_eq!((begin, end), (Note::Begin(rules, at(0)), Note::End(at(count - 1))));
     assert_eq!(first, Note::Minute(second(at(0))), "the clock's first second");
     assert!(matches!(open, Note::Open(_, time_ns) if time_ns == at(0)), "{open:?}");
     assert_eq!(ports(&open), Some((6_000, 9_000)));

@@ -23,6 +23,10 @@ pub enum SourceDamageKind {
     Stream(String),
     /// The file became shorter while it was read.
     Torn,
+    /// A capture of `larder extract` has no end.
+    ReducedCut,
+    /// Packets of other captures come before the end of one of `larder extract`.
+    ReducedOverlap,
 }
 
 impl SourceDamageKind {
@@ -32,6 +36,8 @@ impl SourceDamageKind {
             SourceDamageKind::Capture(kind) => kind.as_str(),
             SourceDamageKind::Stream(_) => "input_stream",
             SourceDamageKind::Torn => "input_torn",
+            SourceDamageKind::ReducedCut => "extract_cut_short",
+            SourceDamageKind::ReducedOverlap => "extract_overlaps",
         }
     }
 }

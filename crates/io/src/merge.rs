@@ -52,6 +52,8 @@ pub struct Merge {
     is_live: bool,
     /// The input whose record was given last, which has not been stepped to its next one.
     given: Option<usize>,
+    /// The capture of `larder extract` that has begun and not ended.
+    reduced: Option<usize>,
     /// Why there is no more.
     failure: Option<InputError>,
 }
@@ -73,6 +75,10 @@ struct Head {
     offset: usize,
     next: Option<Next>,
     purpose: Purpose,
+    /// The last record that was read is the end note of `larder extract`.
+    is_at_end: bool,
+    /// It was reported that it overlaps with others.
+    overlaps: bool,
 }
 
 enum HeadBytes {
@@ -114,6 +120,7 @@ impl Merge {
                 .iter()
                 .any(|input| matches!(input.content, Content::Stream { live: true, .. })),
             given: None,
+            reduced: None,
             failure: None,
         };
         // Of records with the same time, those that teach names come first.
@@ -154,9 +161,29 @@ impl Merge {
         }
         match &head.next {
             Some(next) => self.order.push(Reverse((next.ts_ns, number))),
-            None => head.close(&self.damage),
+            None => {
+                if head.purpose.is_reduced() && !head.is_at_end {
+                    head.report(&self.damage, head.offset, SourceDamageKind::ReducedCut);
+                }
+                head.close(&self.damage);
+                self.reduced.take_if(|open| *open == number);
+            }
         }
         Ok(())
+    }
+
+    /// Reports a capture of what comes before that has not ended when another input has a record: once.
+    fn check_overlap(&mut self, number: usize) {
+        if let Some(open) = self.reduced.take_if(|open| *open != number) {
+            let head = &mut self.heads[open];
+            if !std::mem::replace(&mut head.overlaps, true) {
+                head.report(&self.damage, head.offset, SourceDamageKind::ReducedOverlap);
+            }
+        }
+        let head = &self.heads[number];
+        if head.purpose == Purpose::Before {
+            self.reduced = (!head.is_at_end).then_some(number);
+        }
     }
 
     /// Writes records until there is enough, or no more.
@@ -170,6 +197,7 @@ impl Merge {
                 self.advance(number)?;
             }
             let Some(Reverse((ts_ns, number))) = self.order.pop() else { break };
+            self.check_overlap(number);
             let head = &mut self.heads[number];
             if let Some(next) = head.next.take() {
                 let purpose = match head.purpose {
@@ -245,8 +273,17 @@ impl Head {
         }
         match (Capture::open(bytes.get()), failure) {
             (Ok((capture, offset)), failure) => {
-                let purpose = Purpose::All;
-                let head = Head { name, bytes, base: 0, capture, offset, next: None, purpose };
+                let head = Head {
+                    name,
+                    bytes,
+                    base: 0,
+                    capture,
+                    offset,
+                    next: None,
+                    purpose: Purpose::All,
+                    is_at_end: false,
+                    overlaps: false,
+                };
                 if let Some(why) = failure {
                     head.report(damage, head.bytes().len(), SourceDamageKind::Stream(why));
                 }
@@ -274,6 +311,8 @@ impl Head {
             match self.capture.next(self.bytes.get(), self.offset, at_end) {
                 Step::Record(record) => {
                     let start = record.frame_offset;
+                    self.is_at_end = record.link_type == note::LINK_TYPE
+                        && matches!(Note::read(record.frame), Some(Note::End(_)));
                     self.next = Some(Next {
                         ts_ns: record.ts_ns,
                         link_type: record.link_type,

@@ -5,11 +5,12 @@
 //!
 //! ```text
 //! note     "larder" | version 1: 1 | kind: 1 | body
-//! kind 1   begin        time: 8 of the capture's first packet, which follows
+//! kind 1   begin        rules: 13 | time: 8 of the capture's first packet, which follows
 //! kind 2   minute       time: 8; the next packet is the second in a row that has come to this time
 //! kind 3   flow         key: 45 | time: 8 of its last packet so far; later ones are in the capture again
 //! kind 4   end          time: 8 of the capture's last packet
 //! kind 5   open         key: 45 | time: 8 of a flow's first packet, the one before: later ones may be left out
+//! rules    idle seconds of TCP: 4 | of others: 4 | of closed TCP: 4 | 1 without VLANs, or 0: 1
 //! key      lesser address: 16 | greater: 16 | their ports: 2, 2 | IP protocol: 1 | scope: 8
 //! ```
 //!
@@ -24,11 +25,24 @@ pub const LINK_TYPE: u16 = 162;
 
 const HEAD: &[u8; 7] = b"larder\x01";
 
+/// How flows are told apart and end. A reader with other rules needs other packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// TCP flows end after this long without a packet, seconds.
+    pub tcp_idle_s: u32,
+    /// Other flows end after this long without a packet, seconds.
+    pub udp_idle_s: u32,
+    /// Closed flows end after this long without a packet, seconds.
+    pub linger_s: u32,
+    /// VLANs, VNIs and GRE keys do not distinguish flows.
+    pub ignores_vlan: bool,
+}
+
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// The capture's first packet follows; its time, ns.
-    Begin(i64),
+    /// The capture's first packet follows; its time, ns, and what it was reduced for.
+    Begin(Rules, i64),
     /// The next packet is the second in a row that has come to this time, a whole minute or the first second, ns.
     Minute(i64),
     /// A flow, and the time of its last packet so far, ns.
@@ -45,13 +59,19 @@ impl Note {
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(HEAD);
         let (kind, time_ns) = match self {
-            Note::Begin(time_ns) => (1, time_ns),
+            Note::Begin(_, time_ns) => (1, time_ns),
             Note::Minute(time_ns) => (2, time_ns),
             Note::Flow(_, time_ns) => (3, time_ns),
             Note::End(time_ns) => (4, time_ns),
             Note::Open(_, time_ns) => (5, time_ns),
         };
         out.push(kind);
+        if let Note::Begin(rules, _) = self {
+            for seconds in [rules.tcp_idle_s, rules.udp_idle_s, rules.linger_s] {
+                out.extend_from_slice(&seconds.to_le_bytes());
+            }
+            out.push(u8::from(rules.ignores_vlan));
+        }
         if let Note::Flow(key, _) | Note::Open(key, _) = self {
             out.extend_from_slice(&key.low.0);
             out.extend_from_slice(&key.high.0);
@@ -69,7 +89,7 @@ impl Note {
         let (body, time) = body.split_last_chunk()?;
         let time_ns = i64::from_le_bytes(*time);
         match (kind, body.is_empty()) {
-            (1, true) => Some(Note::Begin(time_ns)),
+            (1, false) => Some(Note::Begin(rules(body)?, time_ns)),
             (2, true) => Some(Note::Minute(time_ns)),
             (3, false) => Some(Note::Flow(key(body)?, time_ns)),
             (4, true) => Some(Note::End(time_ns)),
@@ -77,6 +97,23 @@ impl Note {
             _ => None,
         }
     }
+}
+
+fn rules(bytes: &[u8]) -> Option<Rules> {
+    let (tcp, rest) = bytes.split_first_chunk()?;
+    let (udp, rest) = rest.split_first_chunk()?;
+    let (linger, rest) = rest.split_first_chunk()?;
+    let ignores_vlan = match rest {
+        [0] => false,
+        [1] => true,
+        _ => return None,
+    };
+    Some(Rules {
+        tcp_idle_s: u32::from_le_bytes(*tcp),
+        udp_idle_s: u32::from_le_bytes(*udp),
+        linger_s: u32::from_le_bytes(*linger),
+        ignores_vlan,
+    })
 }
 
 fn key(bytes: &[u8]) -> Option<FlowKey> {
@@ -111,8 +148,10 @@ mod tests {
             protocol: 17,
             scope: Scope::NONE.tagged(vlan),
         };
+        let (tcp_idle_s, ignores_vlan) = (u32::from(ports.0) << 9, vlan > 7);
+        let rules = Rules { tcp_idle_s, udp_idle_s: 60, linger_s: 5, ignores_vlan };
         [
-            Note::Begin(time_ns),
+            Note::Begin(rules, time_ns),
             Note::Minute(time_ns),
             Note::Flow(key, time_ns),
             Note::Open(key, time_ns),

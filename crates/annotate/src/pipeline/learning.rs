@@ -128,6 +128,7 @@ impl LearnerState {
             *self.skipped.entry(kind).or_default() += found;
         }
         let (file, base) = (batch.file, batch.base_offset);
+        self.learner.check_rules(decoded);
         self.learner.batch(decoded, &batch.bytes, work.packets_before, file, base);
         if let Some(log) = &mut self.learner.log {
             work.answers = std::mem::take(log);
