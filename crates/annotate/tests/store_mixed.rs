@@ -118,6 +118,7 @@ fn mixtures() {
         ("at ease", Options::default()),
         ("few flows", Options { flows_max: 64, ..Options::default() }),
         ("active", Options { active_s: 1, udp_idle_s: 2, linger_s: 0, ..Options::default() }),
+        ("cut", Options { cut_every_s: 60, ..Options::default() }),
     ];
     for (at, (what, options)) in ways.into_iter().enumerate() {
         assert!(compare(what, read(), 1 + at, options) > 500, "{what}");
