@@ -217,7 +217,8 @@ impl<'a> Naming<'a> {
         {
             let export = *export;
             self.waiting.pop_first();
-            self.knowledge.until(deadline_ns, progress)?;
+            // A flow that was exported late has a deadline that has passed.
+            self.knowledge.until(deadline_ns.max(self.knowledge.now_ns), progress)?;
             let ends = self.ends(&export);
             self.write(number, &export, ends)?;
         }

@@ -367,6 +367,19 @@ mod tests {
         assert_eq!(run.finish(), expected);
     }
 
+    /// A flow that was exported after its deadline, without a name, is written at the next turn, and moves no time back.
+    #[test]
+    fn flows_that_come_late_wait_no_more() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = Options { zeek_dns: Vec::new(), flows_delay_s: 1, ..options(folder.path()) };
+        let mut run = Run::new(&options);
+        assert_eq!(run.turn(50), 0);
+        run.receive(50, 500);
+        run.turn(51);
+        assert_eq!(run.turn(52), 1);
+        assert_eq!(run.finish().len(), 1);
+    }
+
     /// A clock that is set back moves nothing back; the end of the run names all; and too many flows do not wait.
     #[test]
     fn flows_that_wait_are_bounded() {
