@@ -367,7 +367,8 @@ mod tests {
         assert_eq!(run.finish(), expected);
     }
 
-    /// A flow that was exported after its deadline, without a name, is written at the next turn, and moves no time back.
+    /// A flow that was exported after its deadline, without a name, is written at the next turn, and moves no time
+    /// back.
     #[test]
     fn flows_that_come_late_wait_no_more() {
         let folder = tempfile::tempdir().expect("a folder");
