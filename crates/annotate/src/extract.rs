@@ -140,9 +140,9 @@ impl Teachers {
     /// The notes of a batch, each with the packet that it comes before. Those that come before the first packet of the
     /// next batch wait for it.
     fn notes(&mut self, work: &Work, outputs: &[Made]) -> Vec<(u32, Note)> {
-        let mut notes: Vec<(u32, Note)> =
-            outputs.iter().flat_map(|output| output.notes.iter().copied()).collect();
-        notes.extend(self.waiting.drain(..).map(|note| (1, note)));
+        // Those of the batch before come first, as they would in one batch.
+        let mut notes: Vec<(u32, Note)> = self.waiting.drain(..).map(|note| (1, note)).collect();
+        notes.extend(outputs.iter().flat_map(|output| output.notes.iter().copied()));
         if work.batch.is_some() {
             let waits = |(packet, _): &mut (u32, Note)| *packet > work.decoded.packets;
             self.waiting.extend(notes.extract_if(.., waits).map(|(_, note)| note));
