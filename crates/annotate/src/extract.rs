@@ -58,8 +58,6 @@ pub struct Extracted {
     pub packets: u64,
     /// Bytes of their frames.
     pub bytes: u64,
-    /// Notes.
-    pub notes: u64,
 }
 
 /// Writes the packets of `options.read` that teach names to `options.output`, until the end or
@@ -76,7 +74,7 @@ pub fn extract(options: &Options, progress: &Arc<Progress>) -> Result<(Summary, 
     let file = PacketFile::new(open_output(&options.output, options.access)?)?;
     let mut sink = Teachers::new(file, options.note_rules());
     let keying = Keying::of_options(options);
-    let cut_every_ns = i64::from(options.cut_every_s) * 1_000_000_000;
+    let cut_every_ns = options.cut_every_ns();
     let plan = pipeline::Plan { keying, cut_every_ns, ..pipeline::Plan::default() };
     let counted =
         pipeline::run(&mut feed.source, &mut sink, learner, &mut workers, progress, &plan)?;
@@ -173,7 +171,6 @@ impl Teachers {
         self.frame.clear();
         note.write(&mut self.frame);
         self.file.frame(note::LINK_TYPE, at_ns, &self.frame);
-        self.extracted.notes += 1;
     }
 
     fn finish(mut self, is_whole: bool) -> Result<Extracted, Error> {

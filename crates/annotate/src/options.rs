@@ -280,6 +280,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Time between cuts of records, ns; 0: there are none.
+    pub(crate) fn cut_every_ns(&self) -> i64 {
+        i64::from(self.cut_every_s) * 1_000_000_000
+    }
+
     /// What `larder extract` reduces captures for.
     pub(crate) fn note_rules(&self) -> note::Rules {
         let Options { tcp_idle_s, udp_idle_s, linger_s, .. } = *self;

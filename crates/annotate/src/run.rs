@@ -161,7 +161,7 @@ fn run_source(
         keying: Keying::of_options(options),
         packets_max: options.packets_max,
         capture_began_ns: options.capture_began_ns,
-        cut_every_ns: i64::from(options.cut_every_s) * 1_000_000_000,
+        cut_every_ns: options.cut_every_ns(),
         from_ns: options.from_ns.filter(|_| options.cut_every_s > 0),
         to_ns: options.to_ns.filter(|_| options.cut_every_s > 0),
         pins: options.pins.clone(),

@@ -415,7 +415,7 @@ impl Worker {
             other_ns: ns(options.udp_idle_s),
             linger_ns: ns(options.linger_s),
             active_ns: if options.active_s == 0 { i64::MAX } else { ns(options.active_s) },
-            cut_every_ns: ns(options.cut_every_s),
+            cut_every_ns: options.cut_every_ns(),
             is_part: shared.purpose == Purpose::Extract,
             first_sender_began: !options.rules.has(8),
         };

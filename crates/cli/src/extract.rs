@@ -66,7 +66,7 @@ fn options(settings: &Extract) -> Options {
 
 /// The summary.
 fn text(counts: &Summary, extracted: Extracted, started: Instant) -> String {
-    let Extracted { packets, bytes, .. } = extracted;
+    let Extracted { packets, bytes } = extracted;
     let percent = |part: u64, all: u64| part as f64 / all.max(1) as f64 * 100.0;
     format!(
         "{}extracted  {} packets ({:.1} %), {} of frames ({:.1} % of the input)\n{}",
