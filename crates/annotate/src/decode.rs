@@ -340,15 +340,14 @@ impl Decoded {
             && let Some(note) = Note::read(seen.frame)
         {
             if purpose.is_reduced() {
-                let is_for_names = purpose == Purpose::ReducedNames;
-                self.take_note(&note, seen, keying, is_for_names, clock);
+                self.take_note(&note, seen, keying.seed, purpose, clock);
             }
             return;
         }
         let decoded = plain.map_or_else(|| packet::decode_odd(link_type, seen.frame), Ok);
         match decoded.map(|packet| keying.of(packet)) {
             Ok(mut packet) => {
-                if matches!(purpose, Purpose::Names | Purpose::ReducedNames) {
+                if purpose.is_for_names() {
                     packet.scope = packet.scope.for_names();
                 }
                 self.take(&packet, seen, keying.seed);
@@ -374,13 +373,13 @@ impl Decoded {
         &mut self,
         note: &Note,
         seen: &Seen<'_>,
-        keying: Keying,
-        is_for_names: bool,
+        seed: u64,
+        purpose: Purpose,
         clock: &mut Clock,
     ) {
         let (note, mut key, time_ns) = match *note {
             Note::Begin(rules, time_ns) => {
-                self.rules.extend((!is_for_names).then_some(rules));
+                self.rules.extend((!purpose.is_for_names()).then_some(rules));
                 return clock.first_or_later(seen.number, time_ns, self);
             }
             Note::Minute(time_ns) => return clock.tick(seen.number, time_ns, self),
@@ -388,10 +387,10 @@ impl Decoded {
             Note::Open(key, time_ns) => (FlowNote::Open, key, time_ns),
             Note::Flow(key, time_ns) => (FlowNote::Last, key, time_ns),
         };
-        if is_for_names {
+        if purpose.is_for_names() {
             key.scope = key.scope.for_names();
         }
-        let event = Event::of_note(note, key, keying.seed, seen.number, time_ns);
+        let event = Event::of_note(note, key, seed, seen.number, time_ns);
         self.lanes[self.lane_of.of(event.hash)].push(event);
     }
 

@@ -42,6 +42,11 @@ impl Purpose {
         }
     }
 
+    /// Its flows are in no log.
+    pub fn is_for_names(self) -> bool {
+        matches!(self, Purpose::Names | Purpose::ReducedNames)
+    }
+
     /// Others of its capture are left out; notes replace them ([`larder_wire::note`]).
     pub fn is_reduced(self) -> bool {
         matches!(self, Purpose::ReducedNames | Purpose::Before)
