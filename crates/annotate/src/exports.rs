@@ -46,10 +46,10 @@ use crate::files::{make_directory, open_inputs, save_all_names, save_stats};
 use crate::flow::{is_response, protocol};
 use crate::format::Format;
 use crate::knowledge::Knowledge;
+use crate::log::Log;
 use crate::names::{Ends, give_name};
 use crate::options::{Damage, Options, SortBy, Summary, Unresolved, add_damage};
 use crate::record::{ConnState, End, EndReason, FlowRecord, UnnamedReason};
-use crate::sink::Log;
 use crate::sort::{MEMORY_BYTES_MAX, Sorter};
 use crate::stated::is_resolver_traffic;
 use crate::{Error, Progress, evidence};
@@ -85,7 +85,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
     let (mut scratch, mut first_ns) = (Vec::new(), None::<i64>);
     let inputs = open_inputs(&options.flows_read, &progress.stop)?;
     if let Some(directory) = &options.directory {
-        make_directory(directory, options.access)?;
+        make_directory(directory, "-d", options.access)?;
     }
     let log = Log::open(options)?;
     capture::read(inputs, options, &mut collector, &mut summary, progress, |export| {

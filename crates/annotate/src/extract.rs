@@ -40,7 +40,7 @@ use larder_wire::capture::Record;
 use larder_wire::note::{self, Note};
 
 use crate::decode::Keying;
-use crate::files::open_output;
+use crate::files::{open_output, save_stats};
 use crate::options::{Options, Summary};
 use crate::packet_file::PacketFile;
 use crate::pipeline::{self, Sink, Work};
@@ -84,6 +84,7 @@ pub fn extract(options: &Options, progress: &Arc<Progress>) -> Result<(Summary, 
     let mut summary = Summary {
         packets: counted.packets,
         input_bytes: counted.input_bytes,
+        times: counted.times,
         interrupted: progress.stop.load(Ordering::Relaxed),
         failure: feed.source.failure().map(str::to_owned),
         ..Summary::default()
@@ -91,6 +92,7 @@ pub fn extract(options: &Options, progress: &Arc<Progress>) -> Result<(Summary, 
     add_damage_of(&counted, &feed.source, &feed.files, &mut summary);
     summary.skipped = counted.skipped;
     summary.input_damaged = !summary.damaged.is_empty();
+    save_stats(&summary, options)?;
     Ok((summary, extracted))
 }
 

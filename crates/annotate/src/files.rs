@@ -32,10 +32,10 @@ pub fn open_output(endpoint: &Endpoint, access: Access) -> Result<Output, Error>
     }
 }
 
-pub(crate) fn make_directory(path: &Path, access: Access) -> Result<(), Error> {
+pub(crate) fn make_directory(path: &Path, flag: &str, access: Access) -> Result<(), Error> {
     access.make_folder(path).map_err(|error| Error::Output {
         what: path.display().to_string(),
-        why: format!("{error}; -d wants a folder that can be written to"),
+        why: format!("{error}; {flag} wants a folder that can be written to"),
     })
 }
 
@@ -85,12 +85,15 @@ pub(crate) fn save_all_names(
     Ok(())
 }
 
-/// Writes `stats.json` into the directory of `-d`.
+/// Writes the counters to `stats.json` in the directory of `-d`, and to the file of `--stats`.
 pub(crate) fn save_stats(summary: &Summary, options: &Options) -> Result<(), Error> {
-    let Some(path) = in_directory(options, "stats.json") else { return Ok(()) };
-    let mut out = Output::create_for(&path, options.access)?;
-    out.write_all(summary.to_json().as_bytes())?;
-    Ok(out.finish()?)
+    let paths = [in_directory(options, "stats.json"), options.stats.clone()];
+    for path in paths.into_iter().flatten() {
+        let mut out = Output::create_for(&path, options.access)?;
+        out.write_all(summary.to_json().as_bytes())?;
+        out.finish()?;
+    }
+    Ok(())
 }
 
 /// Writes next to the file and then renames, so that a reader never sees half of it. A link is followed

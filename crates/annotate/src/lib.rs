@@ -43,6 +43,7 @@ pub mod learn;
 mod lines;
 pub mod live;
 pub mod live_stats;
+pub mod log;
 pub mod names;
 pub mod names_at;
 pub mod names_file;

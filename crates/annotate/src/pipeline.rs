@@ -37,6 +37,7 @@ use larder_wire::capture::{Capture, Record};
 use crate::decode::{Counts, Decoded, Keying, decode, decode_from};
 use crate::learn::NameLearner;
 use crate::names::Committed;
+use crate::options::Times;
 use crate::worker::{BatchInput, Output, Worker};
 use crate::{Error, Progress};
 use learning::LearnerState;
@@ -103,6 +104,8 @@ pub struct Counted {
     pub for_names: u64,
     /// Input bytes.
     pub input_bytes: u64,
+    /// Times of the packets.
+    pub times: Option<Times>,
     /// Damage in the captures and packets.
     pub damaged: Counts,
     /// Sound packets of protocols that larder does not read.
@@ -204,11 +207,13 @@ pub fn run(
         return Err(error);
     }
     let state = pipeline.learner.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let times = state.times();
     Ok(Counted {
         learner: state.learner,
         packets: state.packets,
         for_names: state.for_names,
         input_bytes: state.input_bytes,
+        times,
         damaged: state.damaged,
         skipped: state.skipped,
     })

@@ -18,10 +18,11 @@ use crate::files::{
 };
 use crate::learn::NameLearner;
 use crate::live::{self, CaptureStats, LiveCapture};
+use crate::log::Log;
 use crate::names::Names;
 use crate::options::{Damage, Endpoint, Operation, Options, SortBy, Summary, add_damage};
 use crate::pipeline;
-use crate::sink::{AnswerLog, Destinations, Log, Writer};
+use crate::sink::{AnswerLog, Destinations, Writer};
 use crate::sort::Sorter;
 use crate::store_sink::StoreSink;
 use crate::worker::{Purpose, Shared, Worker};
@@ -154,7 +155,7 @@ fn run_source(
     let purpose = if observer.is_some() { Purpose::Observed } else { Purpose::Log };
     let (learner, mut workers) = learner_and_workers(options, live, progress, purpose)?;
     if let Some(directory) = &options.directory {
-        make_directory(directory, options.access)?;
+        make_directory(directory, "-d", options.access)?;
     }
     let (mut writer, services) = outputs(options, progress, live, capture.as_ref(), observer)?;
     let plan = pipeline::Plan {
@@ -174,6 +175,7 @@ fn run_source(
         packets: counted.packets - counted.for_names,
         packets_for_names: counted.for_names,
         input_bytes: counted.input_bytes,
+        times: counted.times,
         answers: counted.learner.answers,
         interrupted: progress.stop.load(Ordering::Relaxed),
         is_endless: capture.is_some(),

@@ -3,12 +3,13 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_annotate::Progress;
 use larder_annotate::extract::extract;
-use larder_annotate::options::{Endpoint, Options, OutputFormat};
+use larder_annotate::options::{Endpoint, Options, OutputFormat, SortBy};
 use support::*;
 
 const MINUTE_NS: i64 = 60 * SECOND_NS;
@@ -59,16 +60,24 @@ fn endpoints<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<Endpoint> 
 }
 
 /// The records between two cuts: files before the first one are read in their reduced form.
-fn slice(parts: &[Part], from_ns: Option<i64>, to_ns: Option<i64>, all: &Options) -> Made {
+fn slice_options(
+    parts: &[Part],
+    from_ns: Option<i64>,
+    to_ns: Option<i64>,
+    all: &Options,
+) -> Options {
     let before = parts.partition_point(|part| Some(part.latest_ns) < from_ns);
-    let options = Options {
+    Options {
         names_read: endpoints(parts[..before].iter().map(|part| &part.reduced)),
         read: endpoints(parts[before..].iter().map(|part| &part.path)),
         from_ns,
         to_ns,
         ..all.clone()
-    };
-    made(&options, 1)
+    }
+}
+
+fn slice(parts: &[Part], from_ns: Option<i64>, to_ns: Option<i64>, all: &Options) -> Made {
+    made(&slice_options(parts, from_ns, to_ns, all), 1)
 }
 
 /// Whatever the traffic is and wherever files end: the records of the slices, one after the other, are those of one run
@@ -150,4 +159,114 @@ fn reduced_captures_that_are_not_sound_are_told() {
     let other = damaged(&[&first.reduced], &|options| options.udp_idle_s = 61);
     let error = other.expect_err("other rules").to_string();
     assert!(error.contains("--udp-idle") && error.contains("extract again"), "{error}");
+}
+
+/// The files of a dataset, by their paths in it.
+fn files_of(dataset: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let entries = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).expect("a folder");
+        entries.map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>()
+    };
+    let files = entries(dataset)
+        .into_iter()
+        .flat_map(|date| entries(&date))
+        .flat_map(|hour| entries(&hour));
+    files
+        .map(|path| {
+            let bytes = std::fs::read(&path).expect("a file");
+            (path.strip_prefix(dataset).expect("its folder").to_owned(), bytes)
+        })
+        .collect()
+}
+
+/// A dataset has the records of the log, each in the file of its time. Slices write the same files as one run, on any
+/// number of cores and with batches of any size, and a range that is written again replaces its file.
+#[test]
+fn slices_write_one_dataset() {
+    let (count, seed) = (setting("LARDER_MUTATIONS", 12), setting("LARDER_SEED", 1));
+    let formats = [
+        (OutputFormat::Csv, ".csv"),
+        (OutputFormat::Ecs, ".jsonl"),
+        #[cfg(feature = "parquet")]
+        (OutputFormat::Parquet, ".parquet"),
+    ];
+    let (mut of_parts, mut empty) = (0, 0);
+    for case in 0..count {
+        let mut maker = long_traffic(seed.wrapping_mul(1 << 32).wrapping_add(case));
+        let folder = Folder::new();
+        let parts = archive(&mut maker, 8, &folder);
+        let every = [1, 5][case as usize % 2];
+        let every_ns = every * MINUTE_NS;
+        let (format, extension) = formats[case as usize % formats.len()];
+        let all = Options { format, cut_every_s: 60 * every as u32, ..ecs(&parts[0].path) };
+        let run = |options: &Options, dataset: &Path| {
+            let dataset = Some(dataset.to_owned());
+            let options = Options { output: Endpoint::Pipe, dataset, ..options.clone() };
+            larder_annotate::run(&options, &Arc::default()).expect("captures and a folder");
+        };
+        let whole = folder.path("whole");
+        let options = slice_options(&parts, None, None, &all);
+        run(&Options { cores: 2, batch_bytes: 5_000, ..options.clone() }, &whole);
+        let whole = files_of(&whole);
+        let is_sound = |path: &Path| path.to_string_lossy().ends_with(extension);
+        assert!(whole.keys().all(|path| is_sound(path)), "{:?}", whole.keys());
+        if format == OutputFormat::Ecs {
+            let log = made(&options, 1).log();
+            let files = whole.values().flatten().copied().collect::<Vec<_>>();
+            assert!(
+                String::from_utf8(files).expect("JSON") == log,
+                "case {case}: the log in order"
+            );
+        }
+        let slices = folder.path("slices");
+        let grid = |time_ns: i64| time_ns.div_euclid(every_ns) * every_ns;
+        let times = || maker.frames.iter().map(|frame| grid(frame.at_ns));
+        let (mut from, last) = (None, times().max());
+        let first = times().min().expect("frames");
+        while from < last {
+            let to = Some(from.unwrap_or(first) + every_ns).filter(|to| Some(*to) < last);
+            let options = slice_options(&parts, from, to, &all);
+            run(&options, &slices);
+            if case % 4 == 0 {
+                run(&options, &slices);
+            }
+            from = to.or(last);
+            of_parts += 1;
+        }
+        let slices = files_of(&slices);
+        assert!(
+            whole.keys().eq(slices.keys()),
+            "case {case}: {:?} {:?}",
+            whole.keys(),
+            slices.keys()
+        );
+        assert!(whole == slices, "case {case}: the bytes of the files");
+        let ranges = (last.expect("frames") - first) / every_ns + 1;
+        empty += ranges as usize - whole.len();
+    }
+    assert!(of_parts as u64 > 2 * count && empty > 0, "{of_parts} slices, {empty} empty ranges");
+}
+
+/// A dataset says which options it does not go with.
+#[test]
+fn what_a_dataset_does_not_go_with() {
+    let folder = Folder::new();
+    let mut maker = long_traffic(7);
+    let parts = archive(&mut maker, 1, &folder);
+    let dataset = Some(folder.path("dataset"));
+    let options =
+        Options { output: Endpoint::Pipe, dataset, cut_every_s: 60, ..ecs(&parts[0].path) };
+    for (change, word) in [
+        (&|options: &mut Options| options.cut_every_s = 0, "--cut-every"),
+        (&|options: &mut Options| options.output = Endpoint::Path("x".into()), "-o"),
+        (&|options: &mut Options| options.format = OutputFormat::Ipfix, "--format"),
+        (&|options: &mut Options| options.sort_by = SortBy::Start, "--sort"),
+        (&|options: &mut Options| options.rotation.every_s = 60, "rotation"),
+    ] as [(&dyn Fn(&mut Options), &str); 5]
+    {
+        let mut options = options.clone();
+        change(&mut options);
+        let error = larder_annotate::run(&options, &Arc::default()).expect_err(word).to_string();
+        assert!(error.starts_with("--dataset") && error.contains(word), "{error}");
+    }
 }

@@ -74,7 +74,7 @@ pub fn annotate(resolved: Resolved, again: Again) -> Outcome {
     check_outputs(&options)?;
     let quiet = settings.output.quiet;
     // Log lines and a bar on one terminal would overwrite each other.
-    let log_on_terminal = options.output == Endpoint::Pipe && std::io::stdout().is_terminal();
+    let log_on_terminal = writes_to_pipe(&options) && std::io::stdout().is_terminal();
     let bar_wanted = !quiet && !settings.output.no_progress && !log_on_terminal;
     let progress = Arc::new(Progress::default());
     live::join(options.access)?;
@@ -190,6 +190,8 @@ fn options(settings: &Annotate) -> Result<Options, Failure> {
         // With a store it names the folder.
         write_packets: endpoint(output.write.as_ref()).filter(|_| store.store.is_none()),
         directory: output.directory.clone(),
+        dataset: output.dataset.clone(),
+        stats: output.stats.clone(),
         names: sources(&names.names),
         cores: limits.cores,
         names_budget_bytes: limits.names_budget,
@@ -305,6 +307,11 @@ fn sources(list: &str) -> NameSources {
     NameSources::parse(list).expect("the table takes words that the library knows")
 }
 
+/// The log is written to standard output.
+fn writes_to_pipe(options: &Options) -> bool {
+    options.output == Endpoint::Pipe && options.dataset.is_none() && options.ipfix_to.is_none()
+}
+
 /// Refuses outputs that would overwrite an input or each other, or that a terminal cannot show.
 pub fn check_outputs(options: &Options) -> Result<(), Failure> {
     let mut outputs = vec![("-o", &options.output)];
@@ -332,9 +339,7 @@ pub fn check_outputs(options: &Options) -> Result<(), Failure> {
             OutputFormat::Ipfix => Some("ipfix"),
             _ => None,
         };
-        if let Some(format) =
-            binary.filter(|_| options.output == Endpoint::Pipe && options.ipfix_to.is_none())
-        {
+        if let Some(format) = binary.filter(|_| writes_to_pipe(options)) {
             return Err(Failure::usage(format!(
                 "--format {format}: standard output is a terminal; add -o FILE"
             )));
@@ -347,6 +352,7 @@ pub fn check_outputs(options: &Options) -> Result<(), Failure> {
         }
     }
     files.extend(options.names_save.iter().map(|path| ("--names-save", path.as_path())));
+    files.extend(options.stats.iter().map(|path| ("--stats", path.as_path())));
     if let Some(path) = &options.names_save {
         check_writable_later(path)?;
     }
@@ -421,8 +427,8 @@ mod tests {
     #[allow(clippy::needless_update)]
     fn flags_arrive() {
         let line = "-r Cargo.toml src/main.rs -r - -o out --format ecs -w pk -d dir --names dns --cores 3 \
-            --names-budget 1MiB --flows-max 1000 --reassembly-budget 2MiB --candidates 2 --seed 9 \
-            -c 10 -n --sort start --lookup packet --unresolved --names-save s --names-load l \
+            --dataset ds --stats st --names-budget 1MiB --flows-max 1000 --reassembly-budget 2MiB --candidates 2 \
+            --seed 9 -c 10 -n --sort start --lookup packet --unresolved --names-save s --names-load l \
             --eve e --zeek-log z --zeek-dns d1 d2 --dnstap t \
             --flows-read f --flows-listen 127.0.0.1 --flows-delay 7s --tcp-idle 1m --udp-idle 2s --linger 0s \
             --rotate-size 1GiB --rotate-every 1h --compress --logs-budget 2GiB";
@@ -435,6 +441,8 @@ mod tests {
             output: path("out"),
             write_packets: Some(path("pk")),
             directory: Some("dir".into()),
+            dataset: Some("ds".into()),
+            stats: Some("st".into()),
             names: NameSources::parse("dns").expect("known"),
             cores: 3,
             names_budget_bytes: 1 << 20,

@@ -54,6 +54,7 @@ fn options(settings: &Extract) -> Options {
     Options {
         read: settings.read.iter().map(read).collect(),
         output: settings.output.clone().into(),
+        stats: settings.stats.clone(),
         cores: settings.cores,
         ignore_vlan: settings.ignore_vlan,
         flows_max: settings.flows_max,
@@ -97,12 +98,13 @@ mod tests {
     /// Every flag arrives.
     #[test]
     fn flags_arrive() {
-        let line = "larder extract -r a.pcap b.pcap -o out --cores 3 --ignore-vlan --flows-max 2000 --tcp-idle 7s \
-                    --udp-idle 8s --linger 9s";
+        let line = "larder extract -r a.pcap b.pcap -o out --stats s --cores 3 --ignore-vlan \
+                    --flows-max 2000 --tcp-idle 7s --udp-idle 8s --linger 9s";
         let settings = PROGRAM.parse(line.split(' ')).expect("sound flags");
         let options = options(&settings.settings_with("").expect("sound").read());
         assert_eq!(options.read.len(), 2);
         assert_eq!(options.output, Endpoint::Path("out".into()));
+        assert_eq!(options.stats, Some("s".into()));
         assert!(options.ignore_vlan);
         let numbers = (options.cores, options.flows_max);
         assert_eq!(numbers, (3, 2000));

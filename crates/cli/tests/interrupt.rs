@@ -107,6 +107,37 @@ fn records_come_out_while_the_pipe_is_open() {
     }
 }
 
+/// The file of an hour that was not read to its end does not look like one of the dataset; the hour before is whole.
+#[test]
+fn an_interrupted_hour_is_no_file_of_the_dataset() {
+    let scratch = Scratch::new();
+    let mut live =
+        Live::start(&scratch, "annotate --quiet -r - --dataset flows --cut-every 1m --cores 1");
+    let mut capture = open_flow();
+    for _ in 0..70 {
+        capture.frame(&TestCapture::udp(53, b"another packet, a second later"));
+    }
+    live.write(&capture.bytes);
+    // The first minute has its name before the input ends.
+    while !dataset(&scratch).iter().any(|name| name.ends_with(".log")) {
+        std::thread::yield_now();
+    }
+    live.signal("-INT");
+    assert_eq!(live.end().0, Some(130));
+    let names = ["flows.2023-11-14T22-13-00Z.log", "flows.2023-11-14T22-14-00Z.log.part"];
+    assert_eq!(dataset(&scratch), names);
+}
+
+/// The files of the one hour of a dataset.
+fn dataset(scratch: &Scratch) -> Vec<String> {
+    let folder = scratch.path("flows/date=2023-11-14/hour=22");
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
 /// Ctrl-C on a silent pipe ends the run without another packet, whatever it read before.
 #[test]
 fn a_silent_pipe_is_left() {

@@ -33,8 +33,8 @@ use super::{Naming, check_options, oriented};
 use crate::files::make_directory;
 use crate::knowledge::Knowledge;
 use crate::live::CaptureStats;
+use crate::log::Log;
 use crate::options::{Damage, Options, Summary, add_damage};
-use crate::sink::Log;
 use crate::{Error, Progress};
 
 /// Flows that wait for the moment, at most.
@@ -69,7 +69,7 @@ pub fn run(
     let sockets = options.flows_listen.iter().map(|address| bind(*address));
     let sockets = sockets.collect::<Result<Vec<UdpSocket>, Error>>()?;
     if let Some(directory) = &options.directory {
-        make_directory(directory, options.access)?;
+        make_directory(directory, "-d", options.access)?;
     }
     let log = Log::open(options)?;
     let (source, capture) = interfaces.unzip();

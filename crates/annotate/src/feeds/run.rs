@@ -83,7 +83,7 @@ pub fn run(
     let names_bytes = Budgets::of(options.names_budget_bytes).names;
     let names = names_without_networks(options, names_bytes)?;
     if let Some(directory) = &options.directory {
-        make_directory(directory, options.access)?;
+        make_directory(directory, "-d", options.access)?;
     }
     let mut out = open_output(&options.output, options.access)?;
     let fields = fields(form);

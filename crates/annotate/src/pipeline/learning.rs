@@ -9,6 +9,7 @@ use super::{Plan, Work};
 use crate::decode::{self, Counts, Decoded, Keying, Tick, decode_from};
 use crate::flow::next_cut_ns;
 use crate::learn::NameLearner;
+use crate::options::Times;
 
 /// Packets whose open flows end in one pseudo-batch: bounds the records that are held at once.
 const FINISH_PACKETS: u64 = 1 << 16;
@@ -23,6 +24,8 @@ pub(super) struct LearnerState {
     pub finished_before: u64,
     packets_max: Option<u64>,
     pub time_ns: i64,
+    /// Time of the first packet, ns.
+    first_ns: Option<i64>,
     /// Time of the last packet that moves the clock with its successor, ns.
     last_ns: Option<i64>,
     /// The last second at which idle flows ended, ns.
@@ -78,6 +81,7 @@ impl LearnerState {
             finished_before: 0,
             packets_max,
             time_ns: i64::MIN,
+            first_ns: None,
             last_ns: None,
             ticked_ns: None,
             cut_every_ns,
@@ -96,6 +100,12 @@ impl LearnerState {
             spare: Decoded::default(),
             stalled: None,
         }
+    }
+
+    /// Times of the packets so far.
+    pub fn times(&self) -> Option<Times> {
+        let first_ns = self.first_ns?;
+        Some(Times { first_ns, latest_ns: self.time_ns, clock_ns: self.ticked_ns })
     }
 
     /// Learns a batch. True when no more input is wanted.
@@ -188,9 +198,8 @@ impl LearnerState {
 
     /// Moves the time to that of the batch. After the clock was set, the time goes on from there.
     fn move_time(&mut self, batch: &Batch, decoded: &Decoded) {
-        if self.capture_start_ns.is_none() {
-            self.capture_start_ns = decoded.first_ns;
-        }
+        self.first_ns = self.first_ns.or(decoded.first_ns);
+        self.capture_start_ns = self.capture_start_ns.or(decoded.first_ns);
         let is_set = batch.clock_step_ns != 0;
         let later = |time_ns: i64, of_batch_ns: i64, is_set: bool| match is_set {
             true => of_batch_ns,

@@ -136,6 +136,11 @@ fn check_times(options: &Options, is_live: bool) -> Result<(), Failure> {
         return Err(Failure::usage("--from and --to: no time is between them; exchange them"));
     }
     check_cuts(options, of_packets || is_live)?;
+    if options.dataset.is_some() && !of_packets {
+        return Err(Failure::usage(
+            "--dataset: only with the flows of -r FILE; rotate other logs with --rotate-every",
+        ));
+    }
     if options.from_ns.is_some() && options.packets_max.is_some() {
         return Err(Failure::usage(
             "--from with -c: it is unclear which packets count; end the range with --to instead",

@@ -178,6 +178,18 @@ settings! {
             .help("Also write dns.log, names.log and stats.json here")
             .more("dns.log has each DNS response, names.log the names known at the end, and \
                 stats.json the counters."),
+        pub dataset: Option<PathBuf> = OUTPUT.path()
+            .value("DIR")
+            .help("Write the log as a dataset, one file per time range")
+            .more("Needs -r and --cut-every, which ends the ranges, and takes the place of -o. Files are named \
+                DIR/date=2026-11-23/hour=10/flows.2026-11-23T10-00-00Z.EXT, and end in .part until they are whole. \
+                Runs of different hours can write to one dataset at once.")
+            .why("DuckDB, Polars, ClickHouse and Spark read the folder as one table, with columns for date and hour."),
+        pub stats: Option<PathBuf> = OUTPUT.path()
+            .value("FILE")
+            .help("Write the counters to this file, as JSON")
+            .more("They are those of stats.json.")
+            .why("Programs that start many runs read it."),
         pub format: &'static str = LOG.choice(&["text", "ecs", "zeek", "csv", "ipfix", "parquet"])
             .default("text")
             .help("Choose the log format")

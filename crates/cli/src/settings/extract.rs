@@ -46,6 +46,12 @@ settings! {
             .letter('o')
             .help("Write the packets to this file (- is standard output)")
             .why("The format is pcapng."),
+        pub stats: Option<PathBuf> = OUTPUT.path()
+            .value("FILE")
+            .help("Write the counters to this file, as JSON")
+            .more("Among them are the times of the packets, in seconds since 1970. Two packets in a row have reached \
+                clock_s.")
+            .why("Programs that start many runs read it."),
         pub quiet: bool = OUTPUT.switch()
             .letter('q')
             .help("Print no progress and no summary")
