@@ -36,7 +36,11 @@ const TRIES_MAX: u8 = 10;
 /// Segments or datagrams of the initiator that are watched after the first head, at most.
 const WATCH_MAX: u8 = 8;
 /// Bytes of one head, at most.
-const HEAD_BYTES_MAX: usize = 64 << 10;
+pub(crate) const HEAD_BYTES_MAX: u32 = 64 << 10;
+/// Segments of one head, at most.
+pub(crate) const SEGMENTS_MAX: u8 = u8::MAX;
+/// Datagrams of an initiator that are examined, at most.
+pub(crate) const DATAGRAMS_MAX: u8 = TRIES_MAX + WATCH_MAX;
 
 /// A host as a flow stated it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +60,18 @@ impl Stated {
         };
         Some(Stated { text: Name::from_text(text)?, is_name })
     }
+}
+
+/// True when this datagram, the first or a later one, may be a part of what states the name of a UDP flow.
+pub(crate) fn may_state(datagram: &[u8]) -> bool {
+    // Long headers of QUIC, and handshakes of DTLS.
+    datagram.first().is_some_and(|first| *first >= 0xc0 || *first == 22) || may_begin(datagram)
+}
+
+/// False when no flow of QUIC or DTLS has this datagram. The first byte decides, which is QUIC's header form and fixed
+/// bit (RFC 9000, 17), or the content type of DTLS (RFC 9147, 4.1).
+pub(crate) fn may_follow(datagram: &[u8]) -> bool {
+    datagram.first().is_some_and(|first| matches!(first, 20..=0x7f | 0xc0..)) || may_begin(datagram)
 }
 
 /// True when this datagram may state the name of a UDP flow.
@@ -289,7 +305,7 @@ impl OwnName {
             [] => Head::NeedMore,
             bytes => self.examine(bytes),
         };
-        let too_long = stream.buffered_bytes() > HEAD_BYTES_MAX;
+        let too_long = stream.buffered_bytes() > HEAD_BYTES_MAX as usize;
         match head {
             Head::Done => {
                 self.stream = Some(stream);
@@ -299,7 +315,7 @@ impl OwnName {
                 self.stream = Some(stream);
                 self.tries += 1;
                 // A head of many tiny segments is bounded by bytes, not by tries.
-                if self.tries == u8::MAX {
+                if self.tries == SEGMENTS_MAX {
                     self.finish(budget);
                 }
             }
@@ -374,6 +390,9 @@ impl OwnName {
             self.datagrams = Some(Box::new(datagrams));
             return self.udp(data, budget);
         };
+        if !may_follow(data) {
+            return self.finish(budget);
+        }
         let held_before = datagrams.held_bytes();
         let brought = datagrams.push(data);
         let app = datagrams.app();

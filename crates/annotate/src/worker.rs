@@ -6,6 +6,7 @@
 //! depend on the number of workers.
 
 mod each_packet;
+mod extracted;
 mod flow_event;
 mod lane;
 mod statements;
@@ -60,6 +61,8 @@ struct Known {
     own: Option<Box<OwnName>>,
     /// When the flow began, if a record of it was written before; ns.
     began_ns: Option<i64>,
+    /// For `larder extract`: payload of each end that is still taken, `[high, low]`, bytes; see `extracted`.
+    rest_bytes: [u32; 2],
 }
 
 impl Flow<FlowState> {
@@ -97,6 +100,7 @@ impl Known {
             source: self.source.clone(),
             own: self.own.as_ref().map(|own| Box::new(own.settled())),
             began_ns: self.began_ns,
+            rest_bytes: self.rest_bytes,
         }
     }
 }

@@ -124,7 +124,7 @@ fn an_interrupted_hour_is_no_file_of_the_dataset() {
     }
     live.signal("-INT");
     assert_eq!(live.end().0, Some(130));
-    let names = ["flows.2023-11-14T22-13-00Z.log", "flows.2023-11-14T22-14-00Z.log.part"];
+    let names = [".flows.2023-11-14T22-14-00Z.log.part", "flows.2023-11-14T22-13-00Z.log"];
     assert_eq!(dataset(&scratch), names);
 }
 

@@ -8,9 +8,9 @@
 //! the records of its range, in the order of the log, and is the same bytes whichever run writes it: one over a whole
 //! archive, or one over a part of it that begins and ends with cuts. A range without records has no file.
 //!
-//! A file is written under its name with `.part` at the end, which no reader takes for a file of the dataset, and gets
-//! its name when it is whole. Under that name there is never a part of a file, also not after a crash. A range that is
-//! written again replaces its file.
+//! A file is written under its name with a dot before it and `.part` behind it, which no reader takes for a file of the
+//! dataset, and gets its name when it is whole. Under that name there is never a part of a file, also after a crash. A
+//! range that is written again replaces its file.
 //!
 //! Cost: that of the log in one file, and for each range a folder, a file, a sync and a rename.
 
@@ -128,7 +128,7 @@ impl Dataset {
         taken
     }
 
-    /// The current range will not be whole: its file keeps `.part` at the end of its name.
+    /// The current range will not be whole: its file keeps its hidden name.
     pub fn interrupt(&mut self) {
         self.is_interrupted = true;
     }
@@ -149,7 +149,7 @@ impl Dataset {
         if self.is_interrupted {
             return Ok(());
         }
-        let written = with_part(&path);
+        let written = hidden(&path);
         let rename = || {
             // Else a power failure may leave an empty file under the name of a whole one.
             std::fs::File::open(&written)?.sync_all()?;
@@ -185,15 +185,17 @@ impl File {
         if let Some(folder) = path.parent() {
             make_directory(folder, "--dataset", options.access)?;
         }
-        let output = Endpoint::Path(with_part(&path));
+        let output = Endpoint::Path(hidden(&path));
         let mut log = Log::open(&Options { output, ..options.clone() })?;
         log.begin(range_ns)?;
         Ok(File { log: Box::new(log), path })
     }
 }
 
-fn with_part(path: &Path) -> PathBuf {
-    let mut name = OsString::from(path);
+/// The name of a file until it is whole: Spark skips those with a dot, others take those that end in `.parquet`.
+fn hidden(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
     name.push(".part");
-    name.into()
+    path.with_file_name(name)
 }

@@ -7,8 +7,7 @@ use larder_wire::note::Note;
 use larder_wire::{Addr, Name};
 
 use super::{
-    BatchInput, Body, Ended, FlowState, Output, Place, Purpose, Resolved, Teaching, WorkerState,
-    flow_event,
+    BatchInput, Body, Ended, FlowState, Output, Place, Purpose, Resolved, WorkerState, flow_event,
 };
 use crate::decode::Held;
 use crate::evidence;
@@ -186,12 +185,10 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
     #[inline]
     fn packet(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
         let is_read = event.payload_len > 0 && event.from_low == flow.source_is_low;
-        if self.state.shared.purpose == Purpose::Extract {
-            let own = flow.user.known.as_ref().and_then(|known| known.own.as_ref());
-            if own.is_some_and(|own| own.is_done()) {
-                return self.wait_for_other_end(flow, event);
-            }
-            self.extract(event, is_read);
+        if self.state.shared.purpose == Purpose::Extract
+            && !self.extract_packet(flow, event, is_read)
+        {
+            return;
         }
         if is_read {
             if self.wants_lookups(flow) {
@@ -310,36 +307,6 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
 }
 
 impl Lane<'_, '_> {
-    /// Notes a packet of a flow that may state a name. Of one whose payload is not read, the headers count, and that
-    /// it has a payload.
-    #[cold]
-    fn extract(&mut self, event: &Event, is_read: bool) {
-        // Fragments are taken whole anyway, by their own numbers.
-        if !event.is_held {
-            let head = event.payload_offset.saturating_add(event.payload_len.min(1));
-            let end = if is_read { u32::MAX } else { head };
-            self.output.teaching.push(Teaching { packet: event.packet, end });
-        }
-    }
-
-    /// Takes the first packet of a flow. Fragments are taken anyway, and a reader may not know the flow by them.
-    fn extract_first(&mut self, flow: &Flow<FlowState>, event: &Event) {
-        if event.is_made {
-            let open = Note::Open(flow.key(), event.time_ns);
-            self.output.notes.push((event.packet.saturating_add(1), open));
-        }
-        self.extract(event, false);
-    }
-
-    /// The state of a TCP connection depends on whether its other end has sent anything: its first packet is taken.
-    #[cold]
-    fn wait_for_other_end(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
-        if flow.has_both_ends() {
-            self.extract(event, false);
-            flow.set_quiet(true);
-        }
-    }
-
     #[cold]
     fn look_for_own_name(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
         let Some(data) = self.input.payload(event) else { return };
@@ -370,8 +337,7 @@ impl Lane<'_, '_> {
             let name = stated.text.clone();
             self.state.stated.insert(flow.destination().0, name);
         }
-        let waits = self.state.shared.purpose == Purpose::Extract && !flow.has_both_ends();
-        flow.set_quiet(is_done && !waits);
+        flow.set_quiet(is_done && !self.is_extracted(flow));
         if !names.is_empty() {
             self.output.flow_events.push(flow_event::of_own(flow, names));
         }
@@ -384,7 +350,7 @@ impl Lane<'_, '_> {
         if let Some(own) = own {
             own.replied(&mut self.state.budgets[self.state.shard]);
         }
-        flow.set_quiet(true);
+        flow.set_quiet(!self.is_extracted(flow));
         flow.awaits_reply = false;
         if self.state.shared.purpose == Purpose::Extract {
             return;

@@ -1,5 +1,7 @@
 //! Traffic of flows that state names, and of flows that go on for long.
 
+use larder_testkit::hello::hello;
+
 use super::*;
 
 /// A client looks a name up, and then visits the address and states a name in HTTP.
@@ -49,6 +51,32 @@ pub fn state(maker: &mut Maker) {
         let seconds = maker.random.below(80) as i64;
         maker.pause(seconds * 1_000_000_000);
     }
+}
+
+/// A client looks a name up, and states it in a head of many tiny segments, with pauses.
+pub fn state_slowly(maker: &mut Maker) {
+    let client = [10, 0, 0, maker.random.below(6) as u8];
+    let host = maker.random.below(12) as u32;
+    let server = [198, 51, 100, (host / 4) as u8];
+    let port = 2_300 + maker.random.below(300) as u16;
+    maker.push(question(client, port, 7, host));
+    maker.push(answer(client, port, 7, host, &[server]));
+    let name = format!("h{host}.larder.example");
+    let (to, head) = match maker.random.below(2) {
+        0 => (443, hello(name.as_bytes(), false)),
+        _ => (80, format!("GET / HTTP/1.1\r\nX: {0:300}\r\nHost: {name}\r\n\r\n", "").into_bytes()),
+    };
+    let first = maker.random.below(1 << 30) as u32;
+    maker.push(tcp((client, server), (port, to), 0x02, first, &[]));
+    maker.push(tcp((server, client), (to, port), 0x12, 900, &[]));
+    let size = 5 + maker.random.below(15) as usize;
+    for (at, part) in head.chunks(size).enumerate() {
+        let seq = first + 1 + (at * size) as u32;
+        maker.push(tcp((client, server), (port, to), 0x18, seq, part));
+        let pause_ms = maker.random.below(2_000) as i64;
+        maker.pause(pause_ms * 1_000_000);
+    }
+    maker.push(tcp((server, client), (to, port), 0x18, 901, &[b'x'; 900]));
 }
 
 /// Lookups and flows that state names, recordings, fragments, tunnels and damage.
@@ -110,6 +138,7 @@ pub fn long_traffic(seed: u64) -> Maker {
     for round in 0..6 {
         go_on(&mut maker);
         (0..10).for_each(|_| state(&mut maker));
+        (0..3).for_each(|_| state_slowly(&mut maker));
         maker.replay(&mutated(seed ^ round).frames, 0);
     }
     maker

@@ -182,7 +182,7 @@ settings! {
             .value("DIR")
             .help("Write the log as a dataset, one file per time range")
             .more("Needs -r and --cut-every, which ends the ranges, and takes the place of -o. Files are named \
-                DIR/date=2026-11-23/hour=10/flows.2026-11-23T10-00-00Z.EXT, and end in .part until they are whole. \
+                DIR/date=2026-11-23/hour=10/flows.2026-11-23T10-00-00Z.EXT, and hidden until they are whole. \
                 Runs of different hours can write to one dataset at once.")
             .why("DuckDB, Polars, ClickHouse and Spark read the folder as one table, with columns for date and hour."),
         pub stats: Option<PathBuf> = OUTPUT.path()
