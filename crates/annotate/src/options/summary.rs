@@ -61,7 +61,7 @@ pub struct Summary {
     pub lookups: u64,
     /// Lookups that found a name.
     pub lookup_hits: u64,
-    /// Durations of single lookups ([`Options::time_lookups`]).
+    /// Durations of single lookups ([`time_lookups`](super::Options::time_lookups)).
     pub lookup_times: Histogram,
     /// Packets of files before the filter that took [`Summary::packets`]; `None` without a filter,
     /// and if not all were read.
@@ -89,8 +89,26 @@ pub struct Times {
     pub first_ns: i64,
     /// The greatest.
     pub latest_ns: i64,
+    /// Of the last one.
+    pub last_ns: i64,
     /// The last second that two packets in a row have reached: what the packets' clock says. `None` of one packet.
     pub clock_ns: Option<i64>,
+}
+
+impl Times {
+    /// As `stats.json` has them: whole seconds.
+    fn seconds(&self) -> impl Iterator<Item = (&'static str, String)> + use<> {
+        let Times { first_ns, latest_ns, last_ns, clock_ns } = *self;
+        let known = [
+            ("first_s", Some(first_ns)),
+            ("latest_s", Some(latest_ns)),
+            ("last_s", Some(last_ns)),
+            ("clock_s", clock_ns),
+        ];
+        known
+            .into_iter()
+            .filter_map(|(name, ns)| Some((name, ns?.div_euclid(1_000_000_000).to_string())))
+    }
 }
 
 /// Packets of one interface.
@@ -171,13 +189,7 @@ impl Summary {
             let counts = counts.iter().map(|(kind, n)| (*kind, n.to_string()));
             (exporter.as_str(), object(counts))
         });
-        let times = self.times.iter().flat_map(|times| {
-            let seconds = |ns: i64| ns.div_euclid(1_000_000_000).to_string();
-            let Times { first_ns, latest_ns, clock_ns } = *times;
-            let known =
-                [("first_s", Some(first_ns)), ("latest_s", Some(latest_ns)), ("clock_s", clock_ns)];
-            known.into_iter().filter_map(move |(name, ns)| Some((name, seconds(ns?))))
-        });
+        let times = self.times.iter().flat_map(Times::seconds);
         let kept = self.kept.iter().flatten().map(|(name, n)| (*name, n.to_string()));
         let fields = [
             ("captured", object(captured)),

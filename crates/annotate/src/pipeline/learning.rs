@@ -104,8 +104,9 @@ impl LearnerState {
 
     /// Times of the packets so far.
     pub fn times(&self) -> Option<Times> {
-        let first_ns = self.first_ns?;
-        Some(Times { first_ns, latest_ns: self.time_ns, clock_ns: self.ticked_ns })
+        let (first_ns, latest_ns) = (self.first_ns?, self.time_ns);
+        let last_ns = self.last_ns.unwrap_or(latest_ns);
+        Some(Times { first_ns, latest_ns, last_ns, clock_ns: self.ticked_ns })
     }
 
     /// Learns a batch. True when no more input is wanted.
