@@ -359,9 +359,8 @@ def finish(out):
             continue
         result.pop("made_from")
         slices[name] = {"from": one["from"], "to": one["to"]} | result
-        for kind in ("names_evicted", "flows_evicted"):
-            if result[kind]:
-                problems.append({"slice": name, "problem": kind, "count": result[kind]})
+        if result["flows_evicted"]:
+            problems.append({"slice": name, "problem": "flows_evicted", "count": result["flows_evicted"]})
     problems += damage(inputs, slices)
     for problem in problems + missing:
         where = problem.get("input") or f"slice {problem['slice']}"

@@ -24,13 +24,18 @@
 //! if a client queried that name directly. The TTL is stored with the name and deletes nothing
 //! (rule 5).
 //!
+//! A full budget evicts the names that were learned first, to the packet (`lives`).
+//!
 //! Cost: two engine reads and two writes for each address learned (pair and address); one to three
 //! reads for each flow named.
 
+mod alias;
 mod candidate;
+mod commit;
 mod followed;
 mod key;
 mod literal;
+mod lives;
 mod observation;
 mod overlay;
 mod view;
@@ -38,7 +43,7 @@ mod view;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use larder::{Cache, KeyHash, LogPosition, Policy, Reader, Seconds, Ttl, Writer};
+use larder::{Cache, KeyHash, LogPosition, Policy, Reader, Seconds, Writer};
 use larder_wire::Addr;
 use larder_wire::scope::Scope;
 
@@ -52,8 +57,10 @@ pub use view::{Ends, Entry, Found, Rival, Support, View};
 
 use crate::Error;
 use crate::options::Rules;
+pub(crate) use alias::Alias;
 use candidate::{Merging, merge};
 use followed::{Followed, followed_hash};
+use lives::{BIRTH_BYTES, Leavers, Lives};
 
 /// Longest alias name that is stored as a key; a longer one ends its chain.
 const ALIAS_KEY_BYTES_MAX: usize = 250;
@@ -78,6 +85,10 @@ pub struct Names {
     candidates_max: usize,
     rules: Rules,
     scratch: Vec<u8>,
+    /// Which entries a full budget has evicted, and a value as it is stored.
+    lives: Lives,
+    leavers: Arc<Leavers>,
+    stored: Vec<u8>,
     /// The head that was found last, and its name, packet and client.
     head: Vec<u8>,
     head_of_packet: u64,
@@ -120,6 +131,8 @@ impl Names {
         let explain = |error: larder::Error| {
             Error::Options(format!("--names-budget: {error}; give it more room"))
         };
+        let leavers = Arc::<Leavers>::default();
+        let ours = Arc::clone(&leavers);
         let cache = Cache::builder()
             .budget(budget_bytes)
             // One writer needs no more.
@@ -130,6 +143,7 @@ impl Names {
             .readers_counted(1)
             // Nor on the order of reads: first in, first out needs no reports of reads.
             .policy(Policy::Fifo)
+            .on_evicted(move |evicted| ours.take(evicted.key, evicted.value))
             .seed(seed)
             .build()
             .map_err(explain)?;
@@ -148,6 +162,9 @@ impl Names {
             },
             rules,
             scratch: Vec::new(),
+            lives: Lives::new(&cache.stats().map_err(explain)?),
+            leavers,
+            stored: Vec::new(),
             head: Vec::new(),
             head_of_packet: u64::MAX,
             head_of_name: Vec::new(),
@@ -355,11 +372,11 @@ impl Names {
 
     /// The alias whose key is in `alias_key`.
     fn alias_of(&self, hash: KeyHash) -> Option<Alias<'_>> {
-        let value = match self.overlay.get(hash.get(), &self.alias_key, u64::MAX) {
-            Some(value) => value,
+        let stored = match self.overlay.get(hash.get(), &self.alias_key, u64::MAX) {
+            Some(stored) => stored,
             None => self.reader.get_hashed(hash, &self.alias_key, NOW).map(|entry| entry.value()),
         };
-        value.and_then(Alias::read)
+        Alias::read(self.lives.living(stored?))
     }
 
     fn merging(&self) -> Merging<'static> {
@@ -417,7 +434,10 @@ impl Names {
     /// Visits each committed entry, oldest first.
     pub fn for_each(&self, mut take: impl FnMut(&[u8], &[u8])) {
         for entry in self.cache.iter(NOW) {
-            take(entry.key(), entry.value());
+            let value = self.lives.living(entry.value());
+            if !value.is_empty() {
+                take(entry.key(), value);
+            }
         }
     }
 
@@ -468,73 +488,41 @@ impl Names {
         key: &[u8],
         write: impl FnOnce(&[u8], &mut Vec<u8>),
     ) {
-        let Names { overlay, reader, scratch, changed, .. } = self;
-        if let Some(latest) = overlay.find(hash.get(), key, u64::MAX).copied() {
-            let old = latest.value.map_or(&[][..], |range| overlay.slice(range));
-            write(old, scratch);
-            if scratch != old {
-                overlay.add(hash.get(), latest.key, packet, scratch);
+        let Names { overlay, reader, scratch, changed, lives, stored, cache, .. } = self;
+        let value_bytes_max = cache.value_bytes_max(key.len()).saturating_sub(BIRTH_BYTES);
+        let store = |old: &[u8]| {
+            write(lives.living(old), scratch);
+            if scratch.len() > value_bytes_max {
+                keep_best(scratch, value_bytes_max);
             }
-            return;
-        }
-        let before = reader.get_hashed(hash, key, NOW);
-        let old = before.as_deref().unwrap_or_default();
-        write(old, scratch);
-        if scratch != old {
-            let first = overlay.begin(hash.get(), key, before.as_deref(), packet, scratch);
-            changed.push((hash, first));
-        }
-    }
-
-    /// Writes the batch's changes to the engine. `Ok(None)`: a reader is too far behind; let every
-    /// worker finish the batches before this one and sync its reader, then call again.
-    pub fn commit(&mut self) -> Result<Option<Committed>, Error> {
-        while let Some(&(hash, first)) = self.changed.get(self.committed) {
-            let key = self.overlay.slice(self.overlay.changes[first as usize].key);
-            if let Some(Some(value)) = self.overlay.get(hash.get(), key, u64::MAX) {
-                match self.writer.insert_hashed(hash, key, value, Ttl::FOREVER, NOW) {
-                    Ok(_) => {}
-                    Err(larder::Error::Stalled { .. }) => {
-                        self.reader.sync();
-                        return Ok(None);
-                    }
-                    // A small budget has small slots: the best candidate alone may fit.
-                    Err(larder::Error::ValueTooLarge { bytes_max, .. }) => {
-                        let best = Candidates::new(value).next();
-                        self.scratch.clear();
-                        if let Some(best) = best {
-                            best.write(&mut self.scratch);
-                        }
-                        if (1..=bytes_max).contains(&self.scratch.len()) {
-                            let best = &self.scratch;
-                            match self.writer.insert_hashed(hash, key, best, Ttl::FOREVER, NOW) {
-                                Err(larder::Error::Stalled { .. }) => {
-                                    self.reader.sync();
-                                    return Ok(None);
-                                }
-                                other => other.map_err(engine_failed)?,
-                            }
-                        }
-                    }
-                    Err(error) => return Err(engine_failed(error)),
-                }
+            let is_new = !scratch.is_empty() && *scratch != lives.living(old);
+            if is_new {
+                lives.store(key.len(), old, scratch, stored);
             }
-            self.committed += 1;
-        }
-        let position = match self.writer.flush() {
-            Ok(position) => position,
-            Err(larder::Error::Stalled { .. }) => {
-                self.reader.sync();
-                return Ok(None);
-            }
-            Err(error) => return Err(engine_failed(error)),
+            is_new.then(|| lives.horizon())
         };
-        self.reader.sync();
-        self.changed.clear();
-        self.committed = 0;
-        let next = Overlay::like(&self.overlay);
-        let overlay = Arc::new(std::mem::replace(&mut self.overlay, next));
-        Ok(Some(Committed { position, overlay }))
+        let before;
+        let horizon = match overlay.find(hash.get(), key, u64::MAX).copied() {
+            Some(latest) => {
+                let horizon = store(latest.value.map_or(&[][..], |range| overlay.slice(range)));
+                if horizon.is_some() {
+                    overlay.add(hash.get(), &latest, packet, stored);
+                }
+                horizon
+            }
+            None => {
+                before = reader.get_hashed(hash, key, NOW);
+                let horizon = store(before.as_deref().unwrap_or_default());
+                if horizon.is_some() {
+                    let first = overlay.begin(hash.get(), key, before.as_deref(), packet, stored);
+                    changed.push((hash, first));
+                }
+                horizon
+            }
+        };
+        if let Some(horizon) = horizon {
+            overlay.move_horizon(packet, horizon);
+        }
     }
 
     /// A view for the serial side, of everything learned so far.
@@ -550,38 +538,23 @@ impl Names {
     }
 }
 
-/// The value of an alias entry: a byte for its standing, one for `led`, then the owner.
-#[derive(Clone, Copy)]
-pub(crate) struct Alias<'a> {
-    pub standing: Standing,
-    /// Clients that this alias or others to the same target have led there, up to 255.
-    pub led: u8,
-    pub owner: &'a [u8],
-}
-
-impl<'a> Alias<'a> {
-    pub fn read(value: &'a [u8]) -> Option<Alias<'a>> {
-        let ([standing, led], owner) = value.split_first_chunk()?;
-        Some(Alias { standing: *Standing::ALL.get(usize::from(*standing))?, led: *led, owner })
+/// A small budget has small slots: the best candidate alone may fit.
+fn keep_best(value: &mut Vec<u8>, bytes_max: usize) {
+    let mut best = Vec::new();
+    if let Some(candidate) = Candidates::new(value).next() {
+        candidate.write(&mut best);
     }
-
-    fn write(self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[self.standing as u8, self.led]);
-        out.extend_from_slice(self.owner);
-    }
-}
-
-fn engine_failed(error: larder::Error) -> Error {
-    Error::Options(format!("the names' cache failed: {error}"))
+    best.truncate(if best.len() > bytes_max { 0 } else { best.len() });
+    *value = best;
 }
 
 /// Entries never expire by the engine's clock: TTL marks a name stale, it does not delete it.
 const NOW: Seconds = Seconds(1);
 
 impl Names {
-    /// Entries in the engine (addresses, pairs, hosts, aliases), and evicted entries.
+    /// Entries (addresses, pairs, hosts, aliases), and evicted entries.
     pub fn counts(&self) -> (u64, u64) {
-        self.cache.stats().map_or((0, 0), |stats| (stats.entries, stats.evicted))
+        self.lives.counts()
     }
 }
 

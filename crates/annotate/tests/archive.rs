@@ -128,6 +128,49 @@ fn slices_are_one_run() {
     assert!(reduced as u64 > count, "{reduced} slices after reduced files: this test tests little");
 }
 
+/// A full budget evicts the same names, to the packet, wherever batches and files end, and in slices, too.
+#[test]
+fn a_full_budget_evicts_the_same() {
+    let (count, seed) = (setting("LARDER_MUTATIONS", 6), setting("LARDER_SEED", 1));
+    for case in 0..count {
+        let mut maker = mixture(seed.wrapping_mul(1 << 32).wrapping_add(case), 3_000_000);
+        for _ in 0..20 {
+            maker.visit(12, 1_400);
+            maker.pause(10 * SECOND_NS);
+        }
+        let folder = Folder::new();
+        let parts = archive(&mut maker, 6, &folder);
+        let all = Options {
+            format: OutputFormat::Csv,
+            names_budget_bytes: 1 << 20,
+            cut_every_s: 60,
+            ..ecs(&parts[0].path)
+        };
+        let whole = slice(&parts, None, None, &all);
+        assert!(whole.summary.names_evicted > 2_000, "{:?}", whole.summary);
+        let (alive, names) = (whole.summary.names_known, &whole.files["names"]);
+        assert!(alive > 1_000, "{alive}");
+        let mut evicted = whole.lines();
+        evicted.retain(|line| line.contains("evicted"));
+        assert!(evicted.len() > 20, "{} flows are without an evicted name", evicted.len());
+        for batch_bytes in [3_000, 100_000] {
+            let other = slice(&parts, None, None, &Options { batch_bytes, ..all.clone() });
+            assert!(whole.lines() == other.lines(), "case {case}: batches of {batch_bytes} bytes");
+            assert!(
+                *names == other.files["names"],
+                "case {case}: names, batches of {batch_bytes} bytes"
+            );
+        }
+        let times = maker.frames.iter().map(|frame| frame.at_ns.div_euclid(MINUTE_NS) * MINUTE_NS);
+        let last = times.clone().max().expect("frames");
+        let middle = times.min().expect("frames") / 2 + last / 2;
+        let cut = middle.div_euclid(MINUTE_NS) * MINUTE_NS;
+        let mut slices = slice(&parts, None, Some(cut), &all).lines();
+        slices.extend(slice(&parts, Some(cut), None, &all).lines());
+        assert!(whole.lines() == slices, "case {case}: slices");
+    }
+}
+
 /// A reduced capture that is cut short, comes twice, or was made for other rules is told.
 #[test]
 fn reduced_captures_that_are_not_sound_are_told() {

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use larder::prefetch_read;
 
+use super::lives::birth_of;
+
 /// A hasher for keys that are already hashes.
 #[derive(Default)]
 pub struct Prehashed(u64);
@@ -32,6 +34,13 @@ pub struct Overlay {
     newest: HashMap<u64, u32, BuildHasherDefault<Prehashed>>,
     pub(super) changes: Vec<Change>,
     bytes: Vec<u8>,
+    /// Entries that were born before this were dead at the start of the batch, and are at its end.
+    horizon: u64,
+    last_horizon: u64,
+    /// Packets after which more are dead, and the horizon then.
+    horizons: Vec<(u64, u64)>,
+    /// An entry of the batch died in it, and was born again: first changes are not in the order of births.
+    has_reborn: bool,
 }
 
 const NO_CHANGE: u32 = u32::MAX;
@@ -48,14 +57,69 @@ pub(super) struct Change {
 
 impl Overlay {
     /// Reserves half as much again as the previous batch needed: most batches are alike, and
-    /// growing later would copy.
-    pub(super) fn like(other: &Overlay) -> Overlay {
+    /// growing later would copy. Entries that were born before `horizon` are dead.
+    pub(super) fn like(other: &Overlay, horizon: u64) -> Overlay {
         let room = |len: usize| len + len / 2;
         Overlay {
             newest: HashMap::with_capacity_and_hasher(room(other.newest.len()), Default::default()),
             changes: Vec::with_capacity(room(other.changes.len())),
             bytes: Vec::with_capacity(room(other.bytes.len())),
+            horizon,
+            last_horizon: horizon,
+            horizons: Vec::new(),
+            has_reborn: false,
         }
+    }
+
+    /// Entries that were born before `horizon` are dead for packets after `packet`.
+    pub(super) fn move_horizon(&mut self, packet: u64, horizon: u64) {
+        if horizon == self.last_horizon {
+            return;
+        }
+        self.last_horizon = horizon;
+        match self.horizons.last_mut() {
+            Some(last) if last.0 == packet => last.1 = horizon,
+            _ => self.horizons.push((packet, horizon)),
+        }
+    }
+
+    /// The horizon at the start of the batch.
+    pub(super) fn first_horizon(&self) -> u64 {
+        self.horizon
+    }
+
+    /// Keeps an entry that the batch does not change, and that readers of the batch do not have any more.
+    pub(super) fn keep_entry(&mut self, hash: u64, key: &[u8], stored: &[u8]) {
+        if self.find(hash, key, u64::MAX).is_none() {
+            let (key, value) = (self.keep(key), Some(self.keep(stored)));
+            let at = self.changes.len() as u32;
+            let older = self.newest.insert(hash, at).unwrap_or(NO_CHANGE);
+            self.changes.push(Change { key, value, packet: 0, older });
+        }
+    }
+
+    /// True when the first changes of entries are not in the order of births.
+    pub(super) fn has_reborn(&self) -> bool {
+        self.has_reborn
+    }
+
+    /// The birth of the entry whose value before the batch is change `first`, as it is at the end of the batch.
+    pub(super) fn birth(&self, hash: u64, first: u32) -> u64 {
+        let key = self.slice(self.changes[first as usize].key);
+        self.get(hash, key, u64::MAX).flatten().map_or(0, birth_of)
+    }
+
+    /// Whether the entry of a stored value lives just before packet `packet`.
+    #[inline]
+    pub(super) fn is_alive(&self, stored: &[u8], packet: u64) -> bool {
+        let birth = birth_of(stored);
+        birth >= self.last_horizon || birth >= self.horizon_before(packet)
+    }
+
+    #[cold]
+    fn horizon_before(&self, packet: u64) -> u64 {
+        let behind = self.horizons.partition_point(|&(after, _)| after < packet);
+        behind.checked_sub(1).map_or(self.horizon, |at| self.horizons[at].1)
     }
 
     pub(super) fn slice(&self, range: (u32, u32)) -> &[u8] {
@@ -107,9 +171,11 @@ impl Overlay {
         first
     }
 
-    /// Adds another change of a key that [`Overlay::begin`] put at `key`.
-    pub(super) fn add(&mut self, hash: u64, key: (u32, u32), packet: u64, value: &[u8]) {
-        let value = Some(self.keep(value));
+    /// Adds another change of the key of `latest`.
+    pub(super) fn add(&mut self, hash: u64, latest: &Change, packet: u64, value: &[u8]) {
+        let before = latest.value.map(|before| birth_of(self.slice(before)));
+        self.has_reborn |= before != Some(birth_of(value));
+        let (key, value) = (latest.key, Some(self.keep(value)));
         let at = self.changes.len() as u32;
         let older = self.newest.insert(hash, at).unwrap_or(NO_CHANGE);
         self.changes.push(Change { key, value, packet, older });

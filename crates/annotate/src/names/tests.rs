@@ -1,5 +1,7 @@
 //! Merging of names, and the effects of a batch's overlay and commits.
 
+use larder_testkit::random::Random;
+
 use super::followed::FOLLOWED_MAX;
 use super::*;
 use crate::record::{NameFlags, NameSource};
@@ -191,7 +193,8 @@ fn an_overlay_is_exact_to_the_packet() {
     let mut overlay = Overlay::default();
     let before = overlay.begin(5, b"k", Some(b"old"), 10, b"new");
     overlay.begin(5, b"o", None, 12, b"first");
-    overlay.add(5, overlay.changes[before as usize].key, 14, b"newer");
+    let latest = overlay.changes[before as usize + 1];
+    overlay.add(5, &latest, 14, b"newer");
     assert_eq!(overlay.get(5, b"k", 10), Some(Some(&b"old"[..])));
     assert_eq!(overlay.get(5, b"k", 11), Some(Some(&b"new"[..])));
     assert_eq!(overlay.get(5, b"k", 15), Some(Some(&b"newer"[..])));
@@ -433,4 +436,65 @@ fn what_stays_is_not_written() {
     assert!(names.overlay.is_empty() && names.changed.is_empty());
     names.learn_alias(&alias(3, b"c.example", b"b.example"));
     assert_eq!(names.changed.len(), 1);
+}
+
+/// Where batches end makes no difference: neither to what is known at a packet, nor to what a full budget has evicted
+/// before it. The engine evicts only what is dead.
+#[test]
+fn evictions_do_not_depend_on_batches() {
+    let (packets, queries) = (20_000, 3);
+    let run = |every: u64| {
+        let (mut names, readers) = Names::new(1 << 20, 1, 1, 4, Rules::all()).expect("room");
+        let mut reader = readers.into_iter().next().expect("one reader");
+        let mut random = Random(5);
+        let (mut found, mut asked) = (Vec::new(), Vec::new());
+        let known = |view: &View<'_>, (packet, client, addr): (u64, Addr, Addr)| {
+            let found = view.destination(client, addr, packet, 0);
+            found.map(|found| (found.name.as_bytes().to_vec(), found.rivals.len(), found.time_ns))
+        };
+        for packet in 1..=packets {
+            let host = random.below(3_000);
+            let client = Addr::v4([10, 0, 0, random.below(5) as u8]);
+            let addr = |host: u64| Addr::v4([192, 0, (host / 200) as u8, (host % 200) as u8]);
+            let name = format!("{:020}.h{}.example", random.below(2), host / 3).into_bytes();
+            if random.below(4) == 0 {
+                names.learn_alias(&AliasObservation {
+                    client,
+                    ..alias(packet, b"www.example", &name)
+                });
+            }
+            let one = observation(packet, 1, &name, 1);
+            names.learn(&AddressObservation { packet, client, addr: addr(host), ..one });
+            for _ in 0..queries {
+                asked.push((packet + 1, client, addr(random.below(3_000))));
+                found.push(known(&names.view(), *asked.last().expect("a question")));
+            }
+            if packet % every == 0 || packet == packets {
+                let committed = loop {
+                    match names.commit().expect("no failure") {
+                        Some(committed) => break committed,
+                        None => drop(reader.sync()),
+                    }
+                };
+                reader.sync_to(committed.position);
+                let view = View { reader: &reader, overlay: &committed.overlay, ..names.view() };
+                let again = asked.drain(..).map(|question| known(&view, question));
+                let at = found.len() - again.len();
+                assert!(
+                    again.eq(found[at..].iter().cloned()),
+                    "batches of {every}, packet {packet}"
+                );
+            }
+        }
+        let mut entries = Vec::new();
+        names.for_each(|key, value| entries.push((key.to_vec(), value.to_vec())));
+        assert_eq!(entries.len() as u64, names.counts().0, "the engine has all that are alive");
+        (found, entries, names.counts())
+    };
+    let expected = run(1);
+    let (alive, dead) = expected.2;
+    assert!(alive > 1_000 && dead > 2 * alive, "{alive} alive, {dead} dead");
+    for every in [2, 37, 900, packets] {
+        assert!(run(every) == expected, "batches of {every}");
+    }
 }

@@ -7,6 +7,7 @@ use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
 use super::candidate::{Candidate, Candidates, NameProtocol, Standing};
+use super::lives::value_of;
 use super::overlay::{LearnedMarks, Overlay};
 use super::{Alias, CHAIN_STEPS_MAX, Key, NOW};
 use crate::confidence;
@@ -242,9 +243,15 @@ impl<'a> View<'a> {
         if !self.overlay.is_empty()
             && let Some(changed) = self.overlay.get(hash.get(), key, packet)
         {
-            return changed.map(Entry::Overlay);
+            return changed.map(Entry::Overlay).filter(|entry| self.is_alive(entry, packet));
         }
-        self.reader.get_hashed(hash, key, NOW).map(Entry::Reader)
+        let entry = self.reader.get_hashed(hash, key, NOW).map(Entry::Reader);
+        entry.filter(|entry| self.is_alive(entry, packet))
+    }
+
+    #[inline]
+    fn is_alive(&self, entry: &Entry<'_>, packet: u64) -> bool {
+        self.overlay.is_alive(entry.stored(), packet)
     }
 
     /// The hash of an address in [`LearnedMarks`].
@@ -443,14 +450,21 @@ pub enum Entry<'a> {
     Overlay(&'a [u8]),
 }
 
-impl std::ops::Deref for Entry<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
+impl Entry<'_> {
+    /// With its birth before it.
+    fn stored(&self) -> &[u8] {
         match self {
             Entry::Reader(entry) => entry,
             Entry::Overlay(bytes) => bytes,
         }
+    }
+}
+
+impl std::ops::Deref for Entry<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        value_of(self.stored())
     }
 }
 

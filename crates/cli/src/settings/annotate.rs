@@ -276,7 +276,8 @@ settings! {
             .why("The output is the same for any number."),
         pub names_budget: u64 = LIMIT.bytes(1 << 20, 16 << 30).default("256MiB")
             .help("Limit the memory for names")
-            .more("When it is full, larder evicts the least-used names. Their flows have the reason evicted."),
+            .more("When it is full, larder evicts the names that it learned first. Their flows have the reason \
+                evicted."),
         pub flows_max: usize = LIMIT.count(1_000, 1_000_000_000).default("1000000")
             .help("Limit the number of open flows")
             .more("When the table is full, larder ends the flow that is idle for longest, and \
