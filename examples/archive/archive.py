@@ -78,9 +78,12 @@ def with_tries(step, *arguments):
     for attempt in range(1, TRIES + 1):
         try:
             return step(*arguments)
-        except (Failed, OSError) as error:
+        except Bad:
+            raise
+        # Libraries for object stores have errors of their own.
+        except Exception as error:
             if attempt == TRIES:
-                raise Failed(str(error)) from error
+                raise Failed(str(error) or repr(error)) from error
             time.sleep(attempt)
 
 
@@ -94,7 +97,8 @@ def add_settings(parser):
     parser.add_argument("--packets", type=int, default=50_000_000, metavar="N", help="of a slice, at least. Each slice also "
                         "reads the reduced captures before it: all packets by the number of workers is best "
                         "(default: 50 million)")
-    parser.add_argument("--format", default="parquet", help="parquet (default), csv, ecs, zeek or text")
+    parser.add_argument("--format", default="parquet", choices=["parquet", "csv", "ecs", "zeek", "text"],
+                        help="default: parquet")
     parser.add_argument("--flow-options", default="", metavar="WORDS", help="for extract and annotate: --udp-idle 2m ...")
     parser.add_argument("--options", default="", metavar="WORDS", help="for annotate: --names-budget 1GiB ...")
     parser.add_argument("--no-digests", action="store_true", help="do not read captures once more for their SHA-256")
@@ -109,6 +113,11 @@ def settings_of(args):
         version = subprocess.run([args.larder, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
         raise Failed(f"--larder {args.larder}: {error}; pip install larder-net, or name the program") from error
+    # Else each slice would fail, after all extracts.
+    tried = [args.larder, "annotate", "--format", args.format, "-r", os.devnull, "-o", os.devnull]
+    said = subprocess.run(tried, capture_output=True, text=True).stderr
+    if "--format" in said:
+        raise Failed(said.strip().removeprefix("larder: "))
     return {
         "larder": args.larder,
         "version": version,
@@ -151,14 +160,16 @@ def list_inputs(out, captures, settings):
 
 
 def forget(out, step, keep):
-    """Removes results of a step that failed or were made from something else. Returns how many there were."""
+    """Removes results of a step that failed or were made from something else. Returns how many are made again."""
     again = 0
     for name in out.names(step):
-        if name.endswith(".json"):
+        if name.split(".")[0] not in keep:
+            out.remove(f"{step}/{name}")
+        elif name.endswith(".json"):
             result, key = out.read_json(f"{step}/{name}"), name.removesuffix(".json")
-            if result is None or "failed" in result or result["made_from"] != keep.get(key):
+            if result is None or "failed" in result or result["made_from"] != keep[key]:
                 out.remove(f"{step}/{name}")
-                again += key in keep
+                again += 1
     return again
 
 
