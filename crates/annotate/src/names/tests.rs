@@ -494,7 +494,7 @@ fn evictions_do_not_depend_on_batches() {
     let expected = run(1);
     let (alive, dead) = expected.2;
     assert!(alive > 1_000 && dead > 2 * alive, "{alive} alive, {dead} dead");
-    for every in [2, 37, 900, packets] {
+    for every in [2, 37, 900, 2_500, packets] {
         assert!(run(every) == expected, "batches of {every}");
     }
 }
