@@ -182,7 +182,7 @@ def write_rules(out, step, keys):
     command = "annotate" if step == "slices" else step
     program = f"python3 {shlex.quote(os.path.abspath(__file__))}"
     rules += [f"{place}/{step}/{key}.json:\n\t@{program} {command} {shlex.quote(place)} {key}" for key in keys]
-    out.write_text(f"{'extract' if step == 'extract' else 'slices'}.mk", "\n".join(rules) + "\n")
+    out.write_text(f"{step}.mk", "\n".join(rules) + "\n")
 
 
 def todo(out, step, keys):

@@ -8,9 +8,11 @@ use crate::files::open_output;
 use crate::format::{Format, ipfix};
 use crate::lines::{Frame, LineLog};
 use crate::options::Options;
+use crate::pipeline::Work;
+use crate::worker::Place;
 use crate::{Error, Progress};
 
-pub(crate) use dataset::Dataset;
+use dataset::Dataset;
 
 /// The destination of rendered records.
 pub enum Log {
@@ -18,6 +20,7 @@ pub enum Log {
     #[allow(private_interfaces)]
     Lines(LineLog),
     /// A file for each time between two cuts.
+    #[allow(private_interfaces)]
     Dataset(Box<Dataset>),
     /// Packed into messages.
     Ipfix(Box<ipfix::Writer<Output>>),
@@ -81,6 +84,21 @@ impl Log {
     pub(crate) fn begin(&mut self, first_ns: i64) -> Result<(), Error> {
         match self {
             Log::Lines(log) => log.begin(first_ns),
+            _ => Ok(()),
+        }
+    }
+
+    /// Begins a batch.
+    pub(crate) fn begin_batch(&mut self, work: &Work) {
+        if let Log::Dataset(dataset) = self {
+            dataset.begin_batch(work);
+        }
+    }
+
+    /// Comes to the record at `place`, which is taken next.
+    pub(crate) fn come_to(&mut self, place: &Place) -> Result<(), Error> {
+        match self {
+            Log::Dataset(dataset) => dataset.come_to(place),
             _ => Ok(()),
         }
     }

@@ -491,11 +491,12 @@ impl Names {
         let Names { overlay, reader, scratch, changed, lives, stored, cache, .. } = self;
         let value_bytes_max = cache.value_bytes_max(key.len()).saturating_sub(BIRTH_BYTES);
         let store = |old: &[u8]| {
-            write(lives.living(old), scratch);
+            let living = lives.living(old);
+            write(living, scratch);
             if scratch.len() > value_bytes_max {
                 keep_best(scratch, value_bytes_max);
             }
-            let is_new = !scratch.is_empty() && *scratch != lives.living(old);
+            let is_new = !scratch.is_empty() && *scratch != living;
             if is_new {
                 lives.store(key.len(), old, scratch, stored);
             }

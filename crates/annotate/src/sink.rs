@@ -89,10 +89,7 @@ impl Writer {
         is_live: bool,
     ) -> Result<Writer, Error> {
         let packets = to.packets.map(Packets::new).transpose()?;
-        #[allow(irrefutable_let_patterns)]
-        if let Log::Lines(log) = &mut to.log {
-            log.start()?;
-        }
+        to.log.start()?;
         to.answers.iter_mut().try_for_each(|answers| answers.0.start())?;
         Ok(Writer {
             log: to.log,
@@ -209,9 +206,7 @@ impl Sink for Writer {
             }
             answers.0.end_batch(self.is_live, end_ns, &self.progress)?;
         }
-        if let Log::Dataset(dataset) = &mut self.log {
-            dataset.begin_batch(work);
-        }
+        self.log.begin_batch(work);
         for (who, at) in order {
             let output = &outputs[who];
             let ended = &output.ended[at];
@@ -226,9 +221,7 @@ impl Sink for Writer {
             };
             // The time of a log is that of the latest packet of its flows.
             self.now_ns = self.now_ns.max(ended.end_ns.min(end_ns));
-            if let Log::Dataset(dataset) = &mut self.log {
-                dataset.come_to(&ended.place)?;
-            }
+            self.log.come_to(&ended.place)?;
             match &mut self.sorter {
                 Some(sorter) => sorter.push(ended.place.first_packet, rendered)?,
                 None => self.log.take(rendered, self.now_ns)?,

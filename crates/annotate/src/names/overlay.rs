@@ -91,10 +91,8 @@ impl Overlay {
     /// Keeps an entry that the batch does not change, and that readers of the batch do not have any more.
     pub(super) fn keep_entry(&mut self, hash: u64, key: &[u8], stored: &[u8]) {
         if self.find(hash, key, u64::MAX).is_none() {
-            let (key, value) = (self.keep(key), Some(self.keep(stored)));
-            let at = self.changes.len() as u32;
-            let older = self.newest.insert(hash, at).unwrap_or(NO_CHANGE);
-            self.changes.push(Change { key, value, packet: 0, older });
+            let key = self.keep(key);
+            self.push(hash, key, 0, stored);
         }
     }
 
@@ -175,7 +173,11 @@ impl Overlay {
     pub(super) fn add(&mut self, hash: u64, latest: &Change, packet: u64, value: &[u8]) {
         let before = latest.value.map(|before| birth_of(self.slice(before)));
         self.has_reborn |= before != Some(birth_of(value));
-        let (key, value) = (latest.key, Some(self.keep(value)));
+        self.push(hash, latest.key, packet, value);
+    }
+
+    fn push(&mut self, hash: u64, key: (u32, u32), packet: u64, value: &[u8]) {
+        let value = Some(self.keep(value));
         let at = self.changes.len() as u32;
         let older = self.newest.insert(hash, at).unwrap_or(NO_CHANGE);
         self.changes.push(Change { key, value, packet, older });
