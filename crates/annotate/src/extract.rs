@@ -69,7 +69,7 @@ pub fn extract(options: &Options, progress: &Arc<Progress>) -> Result<(Summary, 
         let summary = Summary { interrupted: true, ..Summary::default() };
         return Ok((summary, Extracted::default()));
     };
-    progress.input_bytes_total.store(feed.source.total_bytes().unwrap_or(0), Ordering::Relaxed);
+    progress.reading.get_or_init(|| feed.source.reading());
     let (learner, mut workers) =
         learner_and_workers(options, feed.live, progress, Purpose::Extract)?;
     let file = PacketFile::new(open_output(&options.output, options.access)?)?;

@@ -61,6 +61,9 @@ pub mod store_sink;
 pub mod worker;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
+
+use larder_io::reading::Reading;
 
 pub use options::{Options, Summary};
 pub use run::{run, run_live, run_observed};
@@ -68,10 +71,10 @@ pub use run::{run, run_live, run_observed};
 /// Progress of a run. The caller may read it at any time, and stop the run.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Bytes of input read so far.
+    /// Bytes of input read so far, after decompression.
     pub input_bytes: AtomicU64,
-    /// Bytes of input in all; 0 if unknown (a pipe).
-    pub input_bytes_total: AtomicU64,
+    /// How much of the captures is read; nothing until they are open. Set by the run.
+    pub reading: OnceLock<Arc<Reading>>,
     /// Packets read so far.
     pub packets: AtomicU64,
     /// Set by the caller (Ctrl-C): finish what was read, write it, and return.

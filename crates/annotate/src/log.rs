@@ -13,6 +13,7 @@ use crate::worker::Place;
 use crate::{Error, Progress};
 
 use dataset::Dataset;
+pub(crate) use dataset::resumed;
 
 /// The destination of rendered records.
 pub enum Log {

@@ -128,6 +128,8 @@ pub struct Options {
     pub output: Endpoint,
     /// Folder of a dataset, which takes the place of `output`: a file for each time between two cuts.
     pub dataset: Option<PathBuf>,
+    /// Begin with the last whole file of the dataset.
+    pub resume: bool,
     /// The collector that gets the records of [`OutputFormat::Ipfix`] over UDP; then `output` gets none.
     pub ipfix_to: Option<SocketAddr>,
     /// Destination of the packets, with Name Resolution Blocks (`-w`).
@@ -236,6 +238,7 @@ impl Default for Options {
             format: OutputFormat::Text,
             output: Endpoint::Pipe,
             dataset: None,
+            resume: false,
             ipfix_to: None,
             write_packets: None,
             directory: None,

@@ -18,7 +18,7 @@ use crate::files::{
 };
 use crate::learn::NameLearner;
 use crate::live::{self, CaptureStats, LiveCapture};
-use crate::log::Log;
+use crate::log::{Log, resumed};
 use crate::names::Names;
 use crate::options::{Damage, Endpoint, Operation, Options, SortBy, Summary, add_damage};
 use crate::pipeline;
@@ -42,6 +42,10 @@ pub fn run_observed(
     progress: &Arc<Progress>,
     observer: Option<Observer>,
 ) -> Result<Summary, Error> {
+    if options.resume {
+        let options = Options { resume: false, ..resumed(options)? };
+        return run_observed(&options, progress, observer);
+    }
     if let Some(query) = &options.names_at {
         return crate::names_at::run(options, query, progress);
     }
@@ -151,7 +155,7 @@ fn run_source(
     observer: Option<Observer>,
 ) -> Result<Summary, Error> {
     let Feed { mut source, files, live, capture, filtered } = input;
-    progress.input_bytes_total.store(source.total_bytes().unwrap_or(0), Ordering::Relaxed);
+    progress.reading.get_or_init(|| source.reading());
     let purpose = if observer.is_some() { Purpose::Observed } else { Purpose::Log };
     let (learner, mut workers) = learner_and_workers(options, live, progress, purpose)?;
     if let Some(directory) = &options.directory {

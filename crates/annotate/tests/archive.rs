@@ -290,6 +290,65 @@ fn slices_write_one_dataset() {
     assert!(of_parts as u64 > 2 * count && empty > 0, "{of_parts} slices, {empty} empty ranges");
 }
 
+/// A run that was killed at any time goes on with `--resume`: the dataset is that of one run, also if the captures have
+/// grown, and the files that were whole are not written again but the last.
+#[test]
+fn a_run_resumes() {
+    let mut maker = long_traffic(3);
+    let folder = Folder::new();
+    let parts = archive(&mut maker, 4, &folder);
+    let run = |read: &[Part], dataset: &Path, resume| {
+        let all = slice_options(read, None, None, &ecs(&parts[0].path));
+        let (format, dataset) = (OutputFormat::Csv, Some(dataset.to_owned()));
+        let output = Endpoint::Pipe;
+        let options = Options { format, output, dataset, resume, cut_every_s: 60, ..all };
+        larder_annotate::run(&options, &Arc::default()).expect("captures and a folder")
+    };
+    let whole = folder.path("whole");
+    let summary = run(&parts, &whole, false);
+    let whole = files_of(&whole);
+    assert!(whole.len() > 5, "{} files", whole.len());
+    for killed_after in 0..=whole.len() {
+        let dataset = folder.path(&format!("after-{killed_after}"));
+        for (number, (path, bytes)) in whole.iter().enumerate().take(killed_after + 1) {
+            let path = dataset.join(path);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("room");
+            let name = path.file_name().expect("a name").to_str().expect("a time");
+            match number {
+                // What a run that was killed leaves.
+                number if number == killed_after => {
+                    std::fs::write(path.with_file_name(format!(".{name}.part")), &bytes[..9])
+                }
+                // A file that is written again is mended, others stay.
+                number if number + 1 == killed_after => std::fs::write(path, "half an hour"),
+                _ => std::fs::write(path, b"kept"),
+            }
+            .expect("room");
+        }
+        // Files that are none of this dataset.
+        for name in ["flows.2199-01-01T00-00-00Z.log", "flows.99999-1-1T0-0-0Z.csv", "x.csv"] {
+            let place = dataset.join("date=2199-01-01/hour=00");
+            std::fs::create_dir_all(&place).expect("room");
+            std::fs::write(place.join(name), "").expect("room");
+        }
+        let resumed = run(&parts, &dataset, true);
+        if killed_after == 0 {
+            assert_eq!(resumed.packets, summary.packets);
+        }
+        let mut files = files_of(&dataset);
+        files.retain(|path, _| !path.starts_with("date=2199-01-01"));
+        assert!(files.keys().eq(whole.keys()), "{killed_after}: {:?}", files.keys());
+        for (number, (path, bytes)) in files.iter().enumerate() {
+            let expected = if number + 1 < killed_after { &b"kept"[..] } else { &whole[path] };
+            assert!(bytes == expected, "killed after {killed_after} files: {path:?}");
+        }
+    }
+    let grown = folder.path("grown");
+    run(&parts[..2], &grown, true);
+    run(&parts, &grown, true);
+    assert!(files_of(&grown) == whole, "captures that grew");
+}
+
 /// A dataset says which options it does not go with.
 #[test]
 fn what_a_dataset_does_not_go_with() {

@@ -191,6 +191,7 @@ fn options(settings: &Annotate) -> Result<Options, Failure> {
         write_packets: endpoint(output.write.as_ref()).filter(|_| store.store.is_none()),
         directory: output.directory.clone(),
         dataset: output.dataset.clone(),
+        resume: output.resume,
         stats: output.stats.clone(),
         names: sources(&names.names),
         cores: limits.cores,
@@ -427,7 +428,7 @@ mod tests {
     #[allow(clippy::needless_update)]
     fn flags_arrive() {
         let line = "-r Cargo.toml src/main.rs -r - -o out --format ecs -w pk -d dir --names dns --cores 3 \
-            --dataset ds --stats st --names-budget 1MiB --flows-max 1000 --reassembly-budget 2MiB --candidates 2 \
+            --dataset ds --resume --stats st --names-budget 1MiB --flows-max 1000 --reassembly-budget 2MiB --candidates 2 \
             --seed 9 -c 10 -n --sort start --lookup packet --unresolved --names-save s --names-load l \
             --eve e --zeek-log z --zeek-dns d1 d2 --dnstap t \
             --flows-read f --flows-listen 127.0.0.1 --flows-delay 7s --tcp-idle 1m --udp-idle 2s --linger 0s \
@@ -442,6 +443,7 @@ mod tests {
             write_packets: Some(path("pk")),
             directory: Some("dir".into()),
             dataset: Some("ds".into()),
+            resume: true,
             stats: Some("st".into()),
             names: NameSources::parse("dns").expect("known"),
             cores: 3,

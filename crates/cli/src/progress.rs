@@ -2,14 +2,15 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use larder_annotate::Progress;
 use larder_settings::amounts::{scaled, size};
 use larder_settings::terminal::Bar;
 
-const CELLS: u64 = 20;
+/// With 10,000 files the line is 79 columns wide: a longer one would wrap, and each drawing leave a line.
+const CELLS: u64 = 12;
 
 /// Starts drawing the progress bar, if it is wanted and there is a terminal.
 pub fn bar(progress: &Arc<Progress>, wanted: bool) -> Bar {
@@ -19,21 +20,29 @@ pub fn bar(progress: &Arc<Progress>, wanted: bool) -> Bar {
 
 fn line(progress: &Progress, elapsed: Duration) -> String {
     // Relaxed: the counters are a picture for the eye, and order nothing.
-    let bytes = progress.input_bytes.load(Ordering::Relaxed);
-    let total = progress.input_bytes_total.load(Ordering::Relaxed);
-    let packets = progress.packets.load(Ordering::Relaxed);
+    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let bytes = load(&progress.input_bytes);
+    let reading = progress.reading.get().filter(|reading| reading.bytes_total > 0);
+    let packets = load(&progress.packets);
     let rate = packets as f64 / elapsed.as_secs_f64().max(0.001);
     let mut line = String::new();
-    if total > 0 {
-        let done = bytes.min(total);
-        let cells = (done as f64 / total as f64 * CELLS as f64) as u64;
+    // Of the files, before decompression.
+    let share = reading.map(|reading| load(&reading.bytes) as f64 / reading.bytes_total as f64);
+    let share = share.map(|share| share.min(1.0));
+    if let Some(share) = share {
+        let cells = (share * CELLS as f64) as u64;
         let bar = (0..CELLS).map(|cell| if cell < cells { '#' } else { '.' });
         line.extend(bar);
-        let _ = write!(line, " {:3.0} %  ", done as f64 / total as f64 * 100.0);
+        let _ = write!(line, " {:3.0} %  ", share * 100.0);
+    }
+    if let Some(reading) = progress.reading.get()
+        && reading.files_total > 1
+    {
+        let _ = write!(line, "{}/{} files  ", load(&reading.files), reading.files_total);
     }
     let _ = write!(line, "{}  {} packets/s", size(bytes), scaled(rate));
-    if total > bytes && bytes > 0 {
-        let left = elapsed.as_secs_f64() * (total - bytes) as f64 / bytes as f64;
+    if let Some(share) = share.filter(|share| 0.0 < *share && *share < 1.0) {
+        let left = elapsed.as_secs_f64() * (1.0 - share) / share;
         let _ = write!(line, "  {} left", clock(left));
     }
     line
@@ -52,20 +61,39 @@ fn clock(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use larder_io::reading::Reading;
+
     use super::*;
 
-    /// With a known total the line has the share and the remaining time; for a pipe it has neither.
+    /// The line has the share of the files that is read and the remaining time, and of several files the number of
+    /// those that are read. With a pipe there is no share.
     #[test]
     fn the_line_states_what_is_known() {
-        let progress = Progress::default();
-        progress.input_bytes.store(256 << 20, Ordering::Relaxed);
-        progress.packets.store(2_000_000, Ordering::Relaxed);
-        assert_eq!(line(&progress, Duration::from_secs(2)), "256.0 MiB  1.0 M packets/s");
-        progress.input_bytes_total.store(1 << 30, Ordering::Relaxed);
+        let line_of = |bytes: u64, bytes_total: u64, files: u64, files_total: u64| {
+            let (bytes, files) = (AtomicU64::new(bytes), AtomicU64::new(files));
+            let reading = Arc::new(Reading { bytes, bytes_total, files, files_total });
+            let progress = Progress { reading: reading.into(), ..Progress::default() };
+            progress.input_bytes.store(256 << 20, Ordering::Relaxed);
+            progress.packets.store(2_000_000, Ordering::Relaxed);
+            line(&progress, Duration::from_secs(2))
+        };
+        let counts = "256.0 MiB  1.0 M packets/s";
+        assert_eq!(line_of(1 << 20, 0, 0, 1), counts);
+        assert_eq!(line_of(0, 1 << 30, 0, 1), format!("............   0 %  {counts}"));
         assert_eq!(
-            line(&progress, Duration::from_secs(2)),
-            "#####...............  25 %  256.0 MiB  1.0 M packets/s  0:06 left"
+            line_of(1 << 28, 1 << 30, 0, 1),
+            format!("###.........  25 %  {counts}  0:06 left")
         );
+        assert_eq!(
+            line_of(1 << 29, 1 << 30, 4_999, 10_000),
+            format!("######......  50 %  4999/10000 files  {counts}  0:02 left")
+        );
+        // A file that grew.
+        assert_eq!(
+            line_of(1 << 31, 1 << 30, 3, 3),
+            format!("############ 100 %  3/3 files  {counts}")
+        );
+        assert_eq!(line_of(1 << 28, 0, 1, 2), format!("1/2 files  {counts}"));
     }
 
     /// A run that has not begun divides by nothing.

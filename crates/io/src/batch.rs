@@ -44,6 +44,7 @@ use crate::input::{Content, Input, InputError, waiting};
 use crate::live::{Filled, Live};
 use crate::mapped::{Mapped, RELEASE_BYTES};
 use crate::merge::Merge;
+use crate::reading::{Counted, Reading};
 pub use crate::selection::Purpose;
 use crate::selection::Selection;
 use crate::stream::{CHUNK_BYTES, STOP_CHECK, Stream};
@@ -139,6 +140,7 @@ pub struct Source {
     damage: Arc<Mutex<Vec<SourceDamage>>>,
     /// See [`Batch::has_purposes`].
     has_purposes: bool,
+    reading: Arc<Reading>,
 }
 
 #[derive(Debug)]
@@ -191,13 +193,14 @@ impl Source {
                 .any(|input| matches!(input.content, Content::Stream { live: true, .. }));
         let name = if is_all { "merged inputs" } else { "selected packets" };
         let has_purposes = !for_names.is_empty() || selection.from_ns.is_some();
+        let reading = Arc::new(Reading::of(&[&inputs, &for_names]));
         let damage = Arc::default();
-        let counts = Arc::clone(&damage);
+        let reports = (Arc::clone(&damage), Arc::clone(&reading));
         // It waits for the first record of each, and one may be a silent pipe.
-        let merge = waiting(stop, move || Merge::open(inputs, for_names, selection, counts))?;
+        let merge = waiting(stop, move || Merge::open(inputs, for_names, selection, reports))?;
         let stream = Stream::start(move || Ok(Box::new(merge) as Box<dyn Read + Send>), live);
         let source = Source::from_stream(name.to_owned(), stream, 0, options, damage, stop)?;
-        Ok(Source { has_purposes, ..source })
+        Ok(Source { has_purposes, reading, ..source })
     }
 
     /// Opens one input; `file` is repeated in its batches. Waits for the header.
@@ -207,25 +210,30 @@ impl Source {
         options: SourceOptions,
         stop: &AtomicBool,
     ) -> Result<Source, InputError> {
+        let reading = Arc::new(Reading::of(&[std::slice::from_ref(&input)]));
         let Input { name, content } = input;
-        match content {
+        let counts = Arc::clone(&reading);
+        let source = match content {
             Content::Stream { file: handle, live } => {
-                let stream = Stream::start(move || decode::decoder(handle).map(|(r, _)| r), live);
-                Source::from_stream(name, stream, file, options, Arc::default(), stop)
+                let counted = Counted { inner: handle, reading: counts };
+                let stream = Stream::start(move || decode::decoder(counted).map(|(r, _)| r), live);
+                Source::from_stream(name, stream, file, options, Arc::default(), stop)?
             }
             Content::Memory(bytes) => {
-                let stream = Stream::start(move || Ok(Box::new(bytes)), false);
-                Source::from_stream(name, stream, file, options, Arc::default(), stop)
+                let counted = Counted { inner: bytes, reading: counts };
+                let stream = Stream::start(move || Ok(Box::new(counted)), false);
+                Source::from_stream(name, stream, file, options, Arc::default(), stop)?
             }
             Content::Mapped(mapped) => match Capture::open(mapped.bytes()) {
                 Ok((capture, consumed)) => {
                     let feed = Feed::Mapped { mapped, released: 0 };
                     let damage = Arc::default();
-                    Ok(Source::with(name, file, options, capture, consumed, feed, damage))
+                    Source::with(name, file, options, capture, consumed, feed, damage)
                 }
-                Err(source) => Err(InputError::NotCapture { name, source }),
+                Err(source) => return Err(InputError::NotCapture { name, source }),
             },
-        }
+        };
+        Ok(Source { reading, ..source })
     }
 
     /// Reads from interfaces. Ends when `stop` is set, after everything received until then.
@@ -290,6 +298,7 @@ impl Source {
             feed,
             damage,
             has_purposes: false,
+            reading: Arc::default(),
         }
     }
 
@@ -357,6 +366,7 @@ impl Source {
             mapped.release(*released..behind);
             *released = behind;
         }
+        self.reading.add_bytes(self.batch_bytes.min(bytes.len() - base));
         permit.content = BytesContent::Mapped { mapped: Arc::clone(mapped), from: base };
         let index = self.index;
         self.index += 1;
@@ -500,12 +510,9 @@ impl Source {
         }
     }
 
-    /// Total bytes of the uncompressed input; `None` if unknown.
-    pub fn total_bytes(&self) -> Option<u64> {
-        match &self.feed {
-            Feed::Mapped { mapped, .. } => Some(mapped.bytes().len() as u64),
-            Feed::Stream(_) | Feed::Live(_) => None,
-        }
+    /// How much of the files is read; grows while they are.
+    pub fn reading(&self) -> Arc<Reading> {
+        Arc::clone(&self.reading)
     }
 
     /// Damage of the input itself. Complete once every batch was read.

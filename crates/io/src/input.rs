@@ -166,13 +166,13 @@ impl Input {
         paths.iter().map(|path| Input::open(path)).collect()
     }
 
-    /// The size in bytes before decompression; `None` for pipes and compressed files, whose
-    /// uncompressed size is unknown.
+    /// The size in bytes before decompression; `None` for pipes.
     pub fn total_bytes(&self) -> Option<u64> {
         match &self.content {
             Content::Mapped(mapped) => Some(mapped.bytes().len() as u64),
             Content::Memory(bytes) => Some(bytes.len() as u64),
-            Content::Stream { .. } => None,
+            Content::Stream { live: true, .. } => None,
+            Content::Stream { file, live: false } => Some(file.metadata().ok()?.len()),
         }
     }
 }
@@ -280,7 +280,7 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
             let input = Input::open(&path).unwrap();
             assert!(matches!(input.content, Content::Stream { live: false, .. }), "{bytes:?}");
-            assert_eq!(input.total_bytes(), None);
+            assert_eq!(input.total_bytes(), Some(bytes.len() as u64));
         }
     }
 }

@@ -63,6 +63,7 @@ pub mod output;
 pub mod privileges;
 pub mod random;
 pub mod reactor;
+pub mod reading;
 pub mod selection;
 pub mod sender;
 pub mod signals;

@@ -29,6 +29,7 @@ use crate::damage::{SourceDamage, SourceDamageKind};
 use crate::decode;
 use crate::input::{Content, Input, InputError};
 use crate::mapped::{Mapped, RELEASE_BYTES};
+use crate::reading::{Counted, Reading};
 use crate::selection::{Purpose, Selection};
 
 /// Bytes read from a stream at once.
@@ -47,6 +48,7 @@ pub struct Merge {
     /// Bytes of `out` that were read.
     out_start: usize,
     damage: Arc<Mutex<Vec<SourceDamage>>>,
+    reading: Arc<Reading>,
     selection: Selection,
     /// An input arrives as it happens: each record is returned at once.
     is_live: bool,
@@ -95,13 +97,13 @@ struct Next {
 }
 
 impl Merge {
-    /// Reads every header and first record. Damage found later is reported to `damage`. The stream
-    /// has the records of `inputs` and of `for_names` that `selection` takes.
+    /// Reads every header and first record. Damage found later is reported to `damage`, and what is read to `reading`.
+    /// The stream has the records of `inputs` and of `for_names` that `selection` takes.
     pub fn open(
         inputs: Vec<Input>,
         for_names: Vec<Input>,
         selection: Selection,
-        damage: Arc<Mutex<Vec<SourceDamage>>>,
+        (damage, reading): (Arc<Mutex<Vec<SourceDamage>>>, Arc<Reading>),
     ) -> Result<Merge, InputError> {
         let mut out = Vec::with_capacity(OUT_BYTES);
         write::section(&mut out, "larder");
@@ -115,6 +117,7 @@ impl Merge {
             out,
             out_start: 0,
             damage,
+            reading,
             selection,
             is_live: inputs
                 .iter()
@@ -127,7 +130,7 @@ impl Merge {
         let for_names = for_names.into_iter().map(|input| (input, Purpose::Names));
         let all = for_names.chain(inputs.into_iter().map(|input| (input, Purpose::All)));
         for (number, (input, purpose)) in all.enumerate() {
-            let head = Head { purpose, ..Head::open(input, &merge.damage)? };
+            let head = Head { purpose, ..Head::open(input, &merge.damage, &merge.reading)? };
             merge.heads.push(head);
             merge.advance(number)?;
             let head = &mut merge.heads[number];
@@ -143,7 +146,7 @@ impl Merge {
     fn advance(&mut self, number: usize) -> Result<(), InputError> {
         let head = &mut self.heads[number];
         loop {
-            head.advance(&self.damage);
+            head.advance(&self.damage, &self.reading);
             let Some(next) = &head.next else { break };
             if !self.selection.is_in_time(next.ts_ns) {
                 head.next = None;
@@ -165,7 +168,7 @@ impl Merge {
                 if head.purpose.is_reduced() && !head.is_at_end {
                     head.report(&self.damage, head.offset, SourceDamageKind::ReducedCut);
                 }
-                head.close(&self.damage);
+                head.close(&self.damage, &self.reading);
                 self.reduced.take_if(|open| *open == number);
             }
         }
@@ -255,17 +258,25 @@ impl Read for Merge {
 }
 
 impl Head {
-    fn open(input: Input, damage: &Mutex<Vec<SourceDamage>>) -> Result<Head, InputError> {
+    fn open(
+        input: Input,
+        damage: &Mutex<Vec<SourceDamage>>,
+        reading: &Arc<Reading>,
+    ) -> Result<Head, InputError> {
         let Input { name, content } = input;
         let mut bytes = match content {
             Content::Mapped(mapped) => HeadBytes::Mapped { mapped, released: 0 },
-            Content::Memory(bytes) => HeadBytes::of(Box::new(bytes), false),
-            Content::Stream { file, live } => match decode::decoder(file) {
-                Ok((reader, _)) => HeadBytes::of(reader, live),
-                Err(error) => {
-                    return Err(InputError::Unreadable { name, why: error.to_string() });
+            Content::Memory(inner) => {
+                HeadBytes::of(Box::new(Counted { inner, reading: Arc::clone(reading) }), false)
+            }
+            Content::Stream { file: inner, live } => {
+                match decode::decoder(Counted { inner, reading: Arc::clone(reading) }) {
+                    Ok((reader, _)) => HeadBytes::of(reader, live),
+                    Err(error) => {
+                        return Err(InputError::Unreadable { name, why: error.to_string() });
+                    }
                 }
-            },
+            }
         };
         let mut failure = None;
         while bytes.get().len() < HEADER_BYTES && !bytes.ended() {
@@ -299,10 +310,11 @@ impl Head {
     }
 
     /// Steps to the next record.
-    fn advance(&mut self, damage: &Mutex<Vec<SourceDamage>>) {
+    fn advance(&mut self, damage: &Mutex<Vec<SourceDamage>>, reading: &Reading) {
         if let HeadBytes::Mapped { mapped, released } = &mut self.bytes
             && self.offset - *released >= RELEASE_BYTES
         {
+            reading.add_bytes(self.offset - *released);
             mapped.release(*released..self.offset);
             *released = self.offset;
         }
@@ -354,12 +366,14 @@ impl Head {
     }
 
     /// The input has ended: gives its memory back.
-    fn close(&mut self, damage: &Mutex<Vec<SourceDamage>>) {
-        if let HeadBytes::Mapped { mapped, .. } = &self.bytes
-            && let Some(offset) = mapped.torn_at()
-        {
-            self.report(damage, offset, SourceDamageKind::Torn);
+    fn close(&mut self, damage: &Mutex<Vec<SourceDamage>>, reading: &Reading) {
+        if let HeadBytes::Mapped { mapped, released } = &self.bytes {
+            reading.add_bytes(mapped.bytes().len() - released);
+            if let Some(offset) = mapped.torn_at() {
+                self.report(damage, offset, SourceDamageKind::Torn);
+            }
         }
+        reading.add_file();
         let reader: Box<dyn Read + Send> = Box::new(io::empty());
         self.bytes = HeadBytes::Stream { reader, buffer: Vec::new(), ended: true, live: false };
         self.offset = 0;

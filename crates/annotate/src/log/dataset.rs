@@ -10,14 +10,17 @@
 //!
 //! A file is written under its name with a dot before it and `.part` behind it, which no reader takes for a file of the
 //! dataset, and gets its name when it is whole. Under that name there is never a part of a file, also after a crash. A
-//! range that is written again replaces its file.
+//! range that is written again replaces its file. So `--resume` begins with the last file that is there: the captures may
+//! have ended in the middle of its range, and may have more packets now. It is a `--from`, and reads all packets before
+//! for their names.
 //!
 //! Cost: that of the log in one file, and for each range a folder, a file, a sync and a rename.
 
 use std::ffi::OsString;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use larder_wire::civil::Civil;
+use larder_wire::civil::{Civil, days_since_1970};
 
 use super::Log;
 use crate::Error;
@@ -166,18 +169,85 @@ impl Dataset {
     }
 
     fn path_of(&self, range_ns: i64) -> PathBuf {
-        let time = format!("{:.0}", Civil::from_ns(range_ns));
-        let (date, hour) = (&time[..10], &time[11..13]);
-        let extension = match self.options.format {
-            OutputFormat::Text | OutputFormat::Zeek => "log",
-            OutputFormat::Ecs => "jsonl",
-            OutputFormat::Csv => "csv",
-            OutputFormat::Ipfix => "ipfix",
-            OutputFormat::Parquet => "parquet",
-        };
-        let folder = self.folder.join(format!("date={date}/hour={hour}"));
-        folder.join(format!("flows.{}.{extension}", time.replace(':', "-")))
+        path_of(&self.folder, self.options.format, range_ns)
     }
+}
+
+/// The file of the range that begins at `range_ns`.
+fn path_of(folder: &Path, format: OutputFormat, range_ns: i64) -> PathBuf {
+    let time = format!("{:.0}", Civil::from_ns(range_ns));
+    let (date, hour) = (&time[..10], &time[11..13]);
+    let extension = match format {
+        OutputFormat::Text | OutputFormat::Zeek => "log",
+        OutputFormat::Ecs => "jsonl",
+        OutputFormat::Csv => "csv",
+        OutputFormat::Ipfix => "ipfix",
+        OutputFormat::Parquet => "parquet",
+    };
+    let folder = folder.join(format!("date={date}/hour={hour}"));
+    folder.join(format!("flows.{}.{extension}", time.replace(':', "-")))
+}
+
+/// When the range of the last whole file begins, ns; `None` if no file is whole. Names of other forms are none of ours.
+fn last_range_ns(folder: &Path, format: OutputFormat) -> io::Result<Option<i64>> {
+    let mut last_ns = None;
+    for date in entries(folder)? {
+        for hour in entries(&date)? {
+            for file in entries(&hour)? {
+                let range_ns = file.file_name().and_then(|name| range_of_file(name.to_str()?));
+                let is_ours = |range_ns: &i64| path_of(folder, format, *range_ns) == file;
+                last_ns = last_ns.max(range_ns.filter(is_ours));
+            }
+        }
+    }
+    Ok(last_ns)
+}
+
+/// What is in a folder; nothing if it is none.
+fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let read = match std::fs::read_dir(folder) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        read => read?,
+    };
+    read.map(|entry| entry.map(|entry| entry.path())).collect()
+}
+
+/// When the range of a file begins by the file's name, ns.
+fn range_of_file(name: &str) -> Option<i64> {
+    let time = name.strip_prefix("flows.")?.split('.').next()?.strip_suffix('Z')?;
+    let mut numbers = time.split(['-', 'T']).map(|number| number.parse::<u16>().ok());
+    let mut next = || numbers.next().flatten().map(i64::from);
+    let days = days_since_1970(next()?, next()?, next()?);
+    let seconds = ((days * 24 + next()?) * 60 + next()?) * 60 + next()?;
+    seconds.checked_mul(1_000_000_000)
+}
+
+/// `--resume`: the same run from the last whole file of the dataset on.
+pub(crate) fn resumed(options: &Options) -> Result<Options, Error> {
+    let Some(folder) = &options.dataset else {
+        let why = "--resume: only with --dataset, whose files say how far a run came";
+        return Err(Error::Options(why.to_owned()));
+    };
+    let failed = |error: io::Error| Error::Output {
+        what: folder.display().to_string(),
+        why: format!("{error}; --resume must read the dataset"),
+    };
+    let Some(last_ns) = last_range_ns(folder, options.format).map_err(failed)? else {
+        return Ok(options.clone());
+    };
+    let every_ns = options.cut_every_ns();
+    let begins = format!("{:.0}", Civil::from_ns(last_ns));
+    if every_ns > 0 && last_ns.rem_euclid(every_ns) != 0 {
+        return Err(Error::Options(format!(
+            "--resume: the dataset has a file that begins at {begins}, between two cuts; give the --cut-every that it \
+             was made with"
+        )));
+    }
+    let from_ns = options.from_ns.max(Some(last_ns));
+    options.log.of("dataset").info("resumed").text("from", &begins);
+    Ok(Options { from_ns, ..options.clone() })
 }
 
 impl File {

@@ -122,6 +122,7 @@ fn check_times(options: &Options, is_live: bool) -> Result<(), Failure> {
         && options.flows_read.is_empty()
         && options.eve.is_none()
         && options.zeek_log.is_none();
+    let has_begin = options.from_ns.is_some() || options.resume;
     if (options.from_ns.is_some() || options.to_ns.is_some()) && !of_packets {
         return Err(Failure::usage(
             "--from and --to: only with the flows of -r FILE; select the lines of a log with another program",
@@ -141,10 +142,16 @@ fn check_times(options: &Options, is_live: bool) -> Result<(), Failure> {
             "--dataset: only with the flows of -r FILE; rotate other logs with --rotate-every",
         ));
     }
-    if options.from_ns.is_some() && options.packets_max.is_some() {
+    if options.resume && options.dataset.is_none() {
         return Err(Failure::usage(
-            "--from with -c: it is unclear which packets count; end the range with --to instead",
+            "--resume: only with --dataset DIR, whose files say how far a run came; add it, or leave --resume out",
         ));
+    }
+    if has_begin && options.packets_max.is_some() {
+        let flag = if options.resume { "--resume" } else { "--from" };
+        return Err(Failure::usage(format!(
+            "{flag} with -c: it is unclear which packets count; end the range with --to instead",
+        )));
     }
     Ok(())
 }
@@ -172,10 +179,14 @@ fn check_cuts(options: &Options, is_of_packets: bool) -> Result<(), Failure> {
             )));
         }
     }
-    if options.from_ns.is_some() && options.write_packets.is_some() {
-        return Err(Failure::usage(
-            "-w with --cut-every and --from: names of flows that began earlier would be missing; leave --cut-every out",
-        ));
+    if (options.from_ns.is_some() || options.resume) && options.write_packets.is_some() {
+        let (flag, other) = match options.resume {
+            true => ("--resume", "-w"),
+            false => ("--from", "--cut-every"),
+        };
+        return Err(Failure::usage(format!(
+            "-w with --cut-every and {flag}: names of flows that began earlier would be missing; leave {other} out",
+        )));
     }
     Ok(())
 }

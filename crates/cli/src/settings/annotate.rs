@@ -185,6 +185,13 @@ settings! {
                 DIR/date=2026-11-23/hour=10/flows.2026-11-23T10-00-00Z.EXT, and hidden until they are whole. \
                 Runs of different hours can write to one dataset at once.")
             .why("DuckDB, Polars, ClickHouse and Spark read the folder as one table, with columns for date and hour."),
+        pub resume: bool = OUTPUT.switch()
+            .of_one_run()
+            .help("Continue a dataset from its last whole file")
+            .more("Give the captures and options of the run that was interrupted, and --dataset. larder reads the \
+                packets before for their names only, and writes the last whole file again, since the captures may \
+                have grown. The dataset becomes that of one run.")
+            .why("A run over many captures that was killed need not write again what it has written."),
         pub stats: Option<PathBuf> = OUTPUT.path()
             .value("FILE")
             .help("Write the counters to this file, as JSON")
