@@ -10,9 +10,10 @@
 //!
 //! A file is written under its name with a dot before it and `.part` behind it, which no reader takes for a file of the
 //! dataset, and gets its name when it is whole. Under that name there is never a part of a file, also after a crash. A
-//! range that is written again replaces its file. So `--resume` begins with the last file that is there: the captures may
-//! have ended in the middle of its range, and may have more packets now. It is a `--from`, and reads all packets before
-//! for their names.
+//! range that is written again replaces its file.
+//!
+//! `--resume` is a `--from` that begins with the last file that is there: the captures may have ended in the middle of
+//! its range, and may have more packets now.
 //!
 //! Cost: that of the log in one file, and for each range a folder, a file, a sync and a rename.
 
