@@ -9,7 +9,8 @@ use larder_io::input::Input;
 use larder_io::output::{Output, OutputError};
 
 use crate::Error;
-use crate::names::Names;
+use crate::names::{Names, Recall};
+use crate::names_file;
 use crate::options::{Endpoint, Options, Summary};
 
 /// Opens captures; waits for the first bytes of pipes, until `stop`.
@@ -43,25 +44,32 @@ pub(crate) fn make_directory(path: &Path, flag: &str, access: Access) -> Result<
 pub(crate) fn names_without_networks(options: &Options, budget_bytes: u64) -> Result<Names, Error> {
     let Options { seed, candidates_max, rules, .. } = *options;
     let (mut names, _) = Names::new(budget_bytes, 0, seed, candidates_max, rules)?;
-    if let Some(path) = &options.names_load {
-        load_names(&mut names, path, true, &mut || ())?;
-    }
+    load_names(&mut names, options, true, &mut || ())?;
     Ok(names)
 }
 
+/// Loads the files of `--names-load`. The names of one are as they were saved, those of several are joined.
 pub(crate) fn load_names(
     names: &mut Names,
-    path: &PathBuf,
+    options: &Options,
     ignores_vlan: bool,
     make_way: &mut dyn FnMut(),
 ) -> Result<(), Error> {
-    let what = || path.display().to_string();
-    let file = std::fs::File::open(path).map_err(|error| Error::Input {
-        what: what(),
-        why: format!("{error}; make the file with --names-save"),
-    })?;
-    crate::names_file::load(names, &mut BufReader::new(file), ignores_vlan, make_way)
-        .map_err(|why| Error::Input { what: what(), why })?;
+    let paths = &options.names_load;
+    let recall = if paths.len() > 1 { Recall::Joined } else { Recall::AsSaved };
+    for path in paths {
+        let what = || path.display().to_string();
+        let file = std::fs::File::open(path).map_err(|error| Error::Input {
+            what: what(),
+            why: format!("{error}; make the file with --names-save"),
+        })?;
+        let input = &mut BufReader::new(file);
+        names_file::load(names, input, ignores_vlan, recall, make_way)
+            .map_err(|why| Error::Input { what: what(), why })?;
+    }
+    if recall == Recall::Joined {
+        names.settle(make_way)?;
+    }
     Ok(())
 }
 
@@ -109,7 +117,7 @@ fn save_names(names: &Names, path: &Path, access: Access) -> Result<(), Error> {
     }
     let written = PathBuf::from(written);
     let mut out = Output::create_for(&written, access)?;
-    crate::names_file::save(names, &mut out).map_err(failed)?;
+    names_file::save(names, &mut out).map_err(failed)?;
     out.finish()?;
     if replace {
         std::fs::rename(&written, &target).map_err(failed)?;

@@ -38,6 +38,7 @@ mod literal;
 mod lives;
 mod observation;
 mod overlay;
+mod recall;
 mod view;
 
 use std::sync::Arc;
@@ -52,12 +53,15 @@ pub use key::{Key, scope_of};
 pub use literal::is_address;
 pub use observation::{AddressObservation, AliasObservation};
 pub use overlay::{LearnedMarks, Marks, Overlay, Sieve};
+pub(crate) use recall::FACTS_A_COMMIT;
+pub use recall::Recall;
 pub(crate) use view::give_name;
 pub use view::{Ends, Entry, Found, Rival, Support, View};
 
 use crate::Error;
 use crate::options::Rules;
 pub(crate) use alias::Alias;
+use alias::TIME_STEP_NS;
 use candidate::{Merging, merge};
 use followed::{Followed, followed_hash};
 use lives::{BIRTH_BYTES, Leavers, Lives};
@@ -210,7 +214,25 @@ impl Names {
     /// Learns an alias: a client that queries its owner gets the addresses of its target. An alias
     /// without a query never replaces one with a query.
     pub fn learn_alias(&mut self, alias: &AliasObservation<'_>) {
-        let AliasObservation { packet, scope, client, owner, target, standing } = *alias;
+        self.change_alias(alias, |known, new| {
+            let Some(known) = known else { return new };
+            if known.standing == Standing::Confirmed && new.standing != Standing::Confirmed {
+                return known;
+            }
+            // A time that changed with each response would have each alias written again and again.
+            let is_same = (known.standing, known.owner) == (new.standing, new.owner)
+                && new.time_ns < known.time_ns.saturating_add(TIME_STEP_NS);
+            Alias { time_ns: if is_same { known.time_ns } else { new.time_ns }, ..new }
+        });
+    }
+
+    /// Lets `choose` make the alias of a target from the one that is known and the new one.
+    fn change_alias(
+        &mut self,
+        alias: &AliasObservation<'_>,
+        choose: impl for<'a> FnOnce(Option<Alias<'a>>, Alias<'a>) -> Alias<'a>,
+    ) {
+        let AliasObservation { packet, time_ns, scope, client, owner, target, standing } = *alias;
         if target.len() > ALIAS_KEY_BYTES_MAX || owner == target {
             return;
         }
@@ -228,10 +250,7 @@ impl Names {
             out.clear();
             let known = Alias::read(old);
             let led = known.map_or(0, |known| known.led).saturating_add(is_new_client.into());
-            let kept = known.filter(|known| {
-                known.standing == Standing::Confirmed && standing != Standing::Confirmed
-            });
-            kept.unwrap_or(Alias { standing, led, owner }).write(out);
+            choose(known, Alias { standing, led, time_ns, owner }).write(out);
         });
         self.alias_key = key;
     }
@@ -387,43 +406,6 @@ impl Names {
     /// Names that were not learned because they are addresses.
     pub fn refused(&self) -> u64 {
         self.refused
-    }
-
-    /// Learns an entry of a names file ([`crate::names_file`]); `None` when it makes no sense.
-    pub fn recall(
-        &mut self,
-        kind: &str,
-        scope: Scope,
-        client: Option<Addr>,
-        addr: Option<Addr>,
-        candidate: &Candidate<'_>,
-    ) -> Option<()> {
-        if is_address(candidate.asked) || is_address(candidate.head) {
-            self.refused += 1;
-            return Some(());
-        }
-        let merging = self.merging();
-        let key = match kind {
-            "alias" => {
-                self.learn_alias(&AliasObservation {
-                    packet: 0,
-                    scope,
-                    client: Addr::UNSPECIFIED,
-                    owner: candidate.head,
-                    target: candidate.asked,
-                    standing: candidate.standing,
-                });
-                return Some(());
-            }
-            "address" => Key::address(scope, addr?),
-            "pair" => Key::pair(scope, client?, addr?),
-            "host" => Key::host(scope, addr?),
-            _ => return None,
-        };
-        self.change_key(0, &key, |old, out| merge(old, candidate, merging, out));
-        let learned = if kind == "host" { &self.learned.hosts } else { &self.learned.named };
-        learned.set(self.address_hash(scope, addr?), 0);
-        Some(())
     }
 
     /// Makes names without a network count in all networks ([`LearnedMarks::of_all_networks`]).

@@ -6,13 +6,13 @@
 //! #larder-names 1
 //! #fields  kind  client  address  teacher  solicited  time_ns  ttl_s  name  head
 //! pair     192.0.2.7  203.0.113.9  dns  T  1700000000000000000  300  www.example.com  -
-//! alias    -          -            dns  T  0                    0    edge.cdn.example  www.example.com
+//! alias    -          -            dns  T  1700000000000000000  0    edge.cdn.example  www.example.com
 //! #end 2
 //! ```
 //!
 //! A tenth field, if present, is the network in which the addresses are valid: `vlan:10`,
 //! `vlan:10,vlan:20,vni:5`, `gre:7`. `kind` is `address`, `pair`, `host` or `alias` (whose `name`
-//! is the target and `head` the owner). `teacher` is the protocol of the message. `solicited` is
+//! is the target and `head` the owner; its time is exact to a minute). `teacher` is the protocol of the message. `solicited` is
 //! the support of the name: `T` a query was seen (of a host: its own statement), `D` the same and a
 //! client queried this very name, `L` a lease, `O` no query of this client is ever seen, `F` there
 //! was no query, `C` another host claims it. Bytes outside printable ASCII are `\xHH`, a backslash
@@ -23,13 +23,13 @@ use std::io::{BufRead, Write};
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
-use crate::names::{Alias, Candidate, Candidates, NameProtocol, Names, Standing};
+use crate::names::{
+    Alias, Candidate, Candidates, FACTS_A_COMMIT, NameProtocol, Names, Recall, Standing,
+};
 
 const MAGIC: &str = "#larder-names 1";
 const NOT_NAMES: &str =
     "not a names file of larder (no #larder-names 1); make one with --names-save";
-/// Entries between two commits to the engine: bounds the memory outside the budget.
-const FACTS_A_COMMIT: u64 = 1 << 12;
 const FIELDS: &str =
     "#fields\tkind\tclient\taddress\tteacher\tsolicited\ttime_ns\tttl_s\tname\thead";
 /// Longest line that is read; two names of 510 bytes, all escaped, and the rest.
@@ -158,7 +158,8 @@ pub fn save(names: &Names, out: &mut dyn Write) -> std::io::Result<u64> {
                 line.clear();
                 let Some(alias) = Alias::read(value) else { return };
                 let standing = standing_letter(alias.standing, false);
-                let _ = write!(line, "alias\t-\t-\tdns\t{standing}\t0\t0\t");
+                let time_ns = alias.time_ns;
+                let _ = write!(line, "alias\t-\t-\tdns\t{standing}\t{time_ns}\t0\t");
                 escaped(target, &mut line);
                 line.push(b'\t');
                 escaped(alias.owner, &mut line);
@@ -290,6 +291,7 @@ pub fn load(
     names: &mut Names,
     input: &mut dyn BufRead,
     ignores_vlan: bool,
+    recall: Recall,
     make_way: &mut dyn FnMut(),
 ) -> Result<u64, String> {
     let (mut count, mut has_networks) = (0, false);
@@ -322,7 +324,7 @@ pub fn load(
                 if !has_networks {
                     names.count_in_all_networks();
                 }
-                commit(names, make_way)?;
+                names.commit_all(make_way).map_err(|error| error.to_string())?;
                 return Ok(count);
             }
             return Err(format!("line {number}: {count} names were read, {total} were saved"));
@@ -334,22 +336,14 @@ pub fn load(
         has_networks |= !fact.scope.is_none();
         let scope = if ignores_vlan { Scope::NONE } else { fact.scope };
         names
-            .recall(&fact.kind, scope, fact.client, fact.addr, &fact.candidate())
+            .recall(recall, &fact.kind, scope, (fact.client, fact.addr), &fact.candidate())
             .ok_or_else(|| format!("line {number}: no such kind, or an address is missing"))?;
         count += 1;
-        if count % FACTS_A_COMMIT == 0 {
-            commit(names, make_way)?;
+        if count.is_multiple_of(FACTS_A_COMMIT) {
+            names.commit_all(make_way).map_err(|error| error.to_string())?;
         }
     }
     Ok(count)
-}
-
-/// Commits to the engine. `make_way` syncs every other reader, if one of them is too far behind.
-fn commit(names: &mut Names, make_way: &mut dyn FnMut()) -> Result<(), String> {
-    while names.commit().map_err(|error| error.to_string())?.is_none() {
-        make_way();
-    }
-    Ok(())
 }
 
 #[cfg(test)]

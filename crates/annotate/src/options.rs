@@ -182,8 +182,8 @@ pub struct Options {
     /// When the capture began, of which the first file may be a later part, ns since 1970 UTC. Without
     /// it, the time of the first packet.
     pub capture_began_ns: Option<i64>,
-    /// Names known before the first packet (`--names-load`).
-    pub names_load: Option<PathBuf>,
+    /// Names known before the first packet, of one run or joined of several (`--names-load`).
+    pub names_load: Vec<PathBuf>,
     /// File for the names at the end (`--names-save`).
     pub names_save: Option<PathBuf>,
     /// A Suricata EVE log to annotate.
@@ -264,7 +264,7 @@ impl Default for Options {
             from_ns: None,
             to_ns: None,
             capture_began_ns: None,
-            names_load: None,
+            names_load: Vec::new(),
             names_save: None,
             eve: None,
             zeek_log: None,

@@ -226,13 +226,11 @@ pub(crate) fn learner_and_workers(
         options.candidates_max,
         options.rules,
     )?;
-    if let Some(path) = &options.names_load {
-        load_names(&mut names, path, options.ignore_vlan, &mut || {
-            readers.iter_mut().for_each(|reader| {
-                reader.sync();
-            })
-        })?;
-    }
+    load_names(&mut names, options, options.ignore_vlan, &mut || {
+        readers.iter_mut().for_each(|reader| {
+            reader.sync();
+        })
+    })?;
     let with_cores = Options { cores: count, ..options.clone() };
     let shared = Arc::new(Shared::new(with_cores, names.learned(), purpose)?);
     let cache = names.cache().clone();

@@ -576,7 +576,7 @@ fn saved_addresses_are_no_names() {
     for name in ["good.example", "10.0.0.99"] {
         let names = folder.path(name);
         std::fs::write(&names, saved.replace("good.example", name)).expect("room for names");
-        let options = Options { names_load: Some(names), ..options.clone() };
+        let options = Options { names_load: vec![names], ..options.clone() };
         let log = made(&options, 1).files.remove("log").expect("a log");
         let is_named = String::from_utf8_lossy(&log).contains(name);
         assert_eq!(is_named, name == "good.example", "{name}");

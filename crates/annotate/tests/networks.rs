@@ -168,7 +168,7 @@ fn saved_names_keep_their_networks() {
         let saved = made(&run.options, 1).files["names"].clone();
         std::fs::write(&names, &saved).expect("room for names");
         let later = Run::of(frames[4..].to_vec());
-        let options = Options { names_load: Some(names.clone()), ..later.options.clone() };
+        let options = Options { names_load: vec![names.clone()], ..later.options.clone() };
         let flows = later.flows(&options);
         let found: Vec<_> = flows.iter().map(|flow| &flow["destination.domain"]).collect();
         assert_eq!(found, ["h1.larder.example", "h2.larder.example"], "{what}");

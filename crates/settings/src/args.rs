@@ -104,7 +104,11 @@ fn argument(setting: &'static Setting) -> Arg {
         _ if setting.many => arg
             .value_parser(parser)
             .value_name(setting.value_name)
-            .num_args(1..)
+            .num_args(if setting.one_each {
+                (1..=1).into()
+            } else {
+                clap::builder::ValueRange::from(1..)
+            })
             .action(ArgAction::Append),
         Kind::Choice(words) => {
             let arg = arg.value_name(setting.value_name).hide_possible_values(true).value_parser(

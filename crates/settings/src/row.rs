@@ -238,6 +238,11 @@ impl<T> Row<Option<T>> {
     pub const fn many(self) -> Row<Vec<T>> {
         Row::of(Setting { many: true, ..self.setting })
     }
+
+    /// It may be given several times, with one value each.
+    pub const fn repeated(self) -> Row<Vec<T>> {
+        Row::of(Setting { many: true, one_each: true, ..self.setting })
+    }
 }
 
 impl<T> Row<Vec<T>> {

@@ -27,6 +27,8 @@ pub struct Setting {
     pub kind: Kind,
     /// May be given several times, with several values each.
     pub many: bool,
+    /// If it is `many`: with one value each, so that a word behind is another argument.
+    pub one_each: bool,
     /// A bare argument instead of a flag.
     pub positional: bool,
     /// A command without it is a usage error.
@@ -64,6 +66,7 @@ impl Setting {
         let value = match self.kind {
             Kind::Switch => String::new(),
             _ if !self.bare.is_empty() => format!("[={}]", self.value_name),
+            _ if self.one_each => format!(" {}", self.value_name),
             _ => format!(" {}{}", self.value_name, if self.many { "…" } else { "" }),
         };
         format!("{letter}--{}{value}", self.name)
@@ -143,6 +146,7 @@ pub(crate) const ROW: Setting = Setting {
     value_name: "VALUE",
     kind: Kind::Word,
     many: false,
+    one_each: false,
     positional: false,
     required: false,
     default: "",

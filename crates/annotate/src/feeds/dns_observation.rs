@@ -155,6 +155,7 @@ impl DnsObservation {
                 if rules.has(1) {
                     names.learn_alias(&AliasObservation {
                         packet,
+                        time_ns: self.time_ns,
                         scope: Scope::NONE,
                         client: self.client,
                         owner: owner.as_bytes(),

@@ -232,6 +232,7 @@ impl NameLearner {
                 for alias in extract.aliases() {
                     self.names.learn_alias(&AliasObservation {
                         packet: carrier.packet,
+                        time_ns: carrier.time_ns,
                         scope: carrier.scope,
                         client: carrier.dst,
                         owner: alias.owner,

@@ -1,5 +1,7 @@
 //! The candidates of an entry, and how a new one is merged.
 
+use std::cmp::Reverse;
+
 use crate::record::{NameFlags, NameSource};
 use crate::registered::are_of_one_domain;
 
@@ -219,6 +221,25 @@ impl Merging<'_> {
 /// True when at least as many clients queried a name directly as aliases have led to it.
 fn is_asked_for(askers: u8, led: u8) -> bool {
     askers > 0 && askers >= led
+}
+
+impl<'a> Candidate<'a> {
+    /// What counts when runs are joined (`recall`): greater is better. No two candidates that differ in what is saved
+    /// have the same.
+    ///
+    /// As in `merge`, support comes before time. The statement of a host counts more than a lease only until it expires,
+    /// so until then it is as a lease of that time.
+    pub(super) fn rank(&self) -> impl Ord + use<'a> {
+        let life_ns = i64::from(self.ttl_s) * 1_000_000_000;
+        let time_ns = match self.standing {
+            Standing::Confirmed if !self.is_lookup() => self.time_ns.saturating_add(life_ns),
+            _ => self.time_ns,
+        };
+        let support = (self.standing.is_supported(), time_ns, self.time_ns, self.ttl_s);
+        let rest =
+            (Reverse(self.standing as u8), self.askers > 0, Reverse(self.learned_from as u8));
+        (support, rest, self.asked, self.head)
+    }
 }
 
 impl Candidate<'_> {

@@ -35,6 +35,8 @@ pub struct AddressObservation<'a> {
 pub struct AliasObservation<'a> {
     /// Number of the packet that ended the message.
     pub packet: u64,
+    /// Time of that packet, ns since 1970 UTC.
+    pub time_ns: i64,
     /// The network of the client.
     pub scope: Scope,
     /// The client that queried; unspecified if it is unknown.

@@ -219,7 +219,8 @@ fn marks_count_after_their_packet() {
 fn alias<'a>(packet: u64, owner: &'a [u8], target: &'a [u8]) -> AliasObservation<'a> {
     let client = Addr::v4([10, 0, 0, 7]);
     let (scope, standing) = (Scope::NONE, Standing::Confirmed);
-    AliasObservation { packet, scope, client, owner, target, standing }
+    let time_ns = packet as i64 * 1_000_000_000;
+    AliasObservation { packet, time_ns, scope, client, owner, target, standing }
 }
 
 fn observation<'a>(packet: u64, client: u8, asked: &'a [u8], addr: u8) -> AddressObservation<'a> {
@@ -329,7 +330,7 @@ fn what_was_known_is_recalled() {
     let (client, addr) = (Addr::v4([10, 0, 0, 7]), Addr::v4([192, 0, 2, 1]));
     let mut recall = |kind, client, addr, asked: &str, head: &'static str| {
         let one = Candidate { head: head.as_bytes(), ..candidate(asked, 0, Standing::Confirmed) };
-        names.recall(kind, Scope::NONE, client, addr, &one)
+        names.recall(Recall::AsSaved, kind, Scope::NONE, (client, addr), &one)
     };
     for (kind, client, addr) in
         [("pair", None, Some(addr)), ("address", None, None), ("host", None, None)]

@@ -239,7 +239,7 @@ impl<'a> View<'a> {
     }
 
     #[inline]
-    fn entry(&self, hash: KeyHash, key: &[u8], packet: u64) -> Option<Entry<'a>> {
+    pub(super) fn entry(&self, hash: KeyHash, key: &[u8], packet: u64) -> Option<Entry<'a>> {
         if !self.overlay.is_empty()
             && let Some(changed) = self.overlay.get(hash.get(), key, packet)
         {
@@ -407,18 +407,23 @@ impl<'a> View<'a> {
     /// True when an alias chain that was seen leads from one of `names` to `stated`, or back.
     pub fn are_joined(&self, stated: &Name, names: &[Name], packet: u64) -> bool {
         let is_one = |name: &[u8]| names.iter().any(|one| one.as_bytes() == name);
-        self.has_owner(stated, packet, is_one)
+        self.has_owner(stated.as_bytes(), packet, is_one)
             || names.iter().any(|name| self.is_alias(stated, name, packet))
     }
 
     /// True when a chain of aliases that was seen leads from `alias` to `target`.
     pub fn is_alias(&self, alias: &Name, target: &Name, packet: u64) -> bool {
-        self.has_owner(target, packet, |owner| owner == alias.as_bytes())
+        self.has_owner(target.as_bytes(), packet, |owner| owner == alias.as_bytes())
     }
 
     /// True when the owner of an alias to `target`, or an owner of that one, is wanted.
-    fn has_owner(&self, target: &Name, packet: u64, is_wanted: impl Fn(&[u8]) -> bool) -> bool {
-        let mut at = target.as_bytes().to_vec();
+    pub(super) fn has_owner(
+        &self,
+        target: &[u8],
+        packet: u64,
+        is_wanted: impl Fn(&[u8]) -> bool,
+    ) -> bool {
+        let mut at = target.to_vec();
         for _ in 0..CHAIN_STEPS_MAX {
             let Some(owner) = self.owner_of(&at, packet) else { return false };
             if is_wanted(&owner) {

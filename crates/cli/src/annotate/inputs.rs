@@ -47,7 +47,7 @@ pub fn check_inputs(options: &Options, is_live: bool) -> Result<(), Failure> {
     }
     check_times(options, is_live)?;
     let has_names =
-        !options.zeek_dns.is_empty() || options.dnstap.is_some() || options.names_load.is_some();
+        !options.zeek_dns.is_empty() || options.dnstap.is_some() || !options.names_load.is_empty();
     if options.names_at.is_some() && (is_live || has_log || has_flows) {
         return Err(Failure::usage(
             "--names-at with -i, --eve, --zeek-log or --flows-read: one run does one of them; run larder twice",

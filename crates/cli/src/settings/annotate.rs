@@ -255,10 +255,12 @@ settings! {
             .why("A fifth to a third of named flows have rival names. For 89 real clients the \
                 right name is among four candidates for 96.7 % of flows, and among eight for 97.8 \
                 %."),
-        pub names_load: Option<PathBuf> = NAMES.path()
+        pub names_load: Vec<PathBuf> = NAMES.path().repeated()
             .of_one_run()
             .help("Load names that --names-save wrote")
-            .why("A capture that begins after the lookups still gets its names."),
+            .more("For several files give it several times. Their order does not matter: of each name of an address \
+                the latest lookup counts.")
+            .why("A capture that begins after the lookups still gets its names, also those of other sensors."),
         pub names_save: Option<PathBuf> = NAMES.path()
             .of_one_run()
             .help("Save the known names at the end of the run")
