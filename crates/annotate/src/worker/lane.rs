@@ -7,7 +7,8 @@ use larder_wire::note::Note;
 use larder_wire::{Addr, Name};
 
 use super::{
-    BatchInput, Body, Ended, FlowState, Output, Place, Purpose, Resolved, WorkerState, flow_event,
+    BatchInput, Body, Ended, FlowState, Known, Output, Place, Purpose, Resolved, WorkerState,
+    flow_event,
 };
 use crate::decode::Held;
 use crate::evidence;
@@ -250,6 +251,10 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             self.find_names(flow, end_packet, flow.began_ns());
         }
         let rest = (leave == Leave::Active).then(|| flow.of_rest());
+        let is_for_names = self.is_early || flow.key().scope.is_for_names();
+        if is_for_names && self.state.shared.purpose == Purpose::Log {
+            return self.end_without_log(flow, rest);
+        }
         let had_names = flow.user.known.as_ref().is_some_and(|known| known.has_names())
             || self.wants_lookups(flow);
         let end_reason = match leave {
@@ -275,11 +280,9 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             }
         }
         if let Some(rest) = rest {
-            flow.set_quiet(flow.is_quiet() || rest.own.is_some());
-            flow.user.known = Some(rest);
+            go_on(flow, rest);
         }
         let destination = &record.destination;
-        let is_for_names = self.is_early || flow.key().scope.is_for_names();
         let is_wanted = match self.state.shared.options.unresolved {
             _ if is_for_names => false,
             Unresolved::False => true,
@@ -357,6 +360,16 @@ impl Lane<'_, '_> {
         }
         let statement = self.statement_of(flow, event);
         self.output.statements.extend(statement);
+    }
+
+    /// Ends a record of packets that are read for names only: nothing reads it, so it is not made.
+    fn end_without_log(&mut self, flow: &mut Flow<FlowState>, rest: Option<Box<Known>>) {
+        if let Some(known) = flow.user.known.take() {
+            self.state.spare.take_back(known);
+        }
+        if let Some(rest) = rest {
+            go_on(flow, rest);
+        }
     }
 
     /// Counts a record that is not logged, unless its packets are read for names only.
@@ -521,6 +534,12 @@ impl Lane<'_, '_> {
             UnnamedReason::NoLookupSeen
         }
     }
+}
+
+/// A flow whose record has ended goes on with what its rest keeps.
+fn go_on(flow: &mut Flow<FlowState>, rest: Box<Known>) {
+    flow.set_quiet(flow.is_quiet() || rest.own.is_some());
+    flow.user.known = Some(rest);
 }
 
 /// Fills the address and the counts of one end, without names.
