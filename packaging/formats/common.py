@@ -20,6 +20,8 @@ DESCRIPTION = [
     "of web servers.",
 ]
 LICENCE = "MIT OR Apache-2.0"
+# What the program of packages has and the default build leaves out. None of it needs a C compiler.
+FEATURES = "parquet"
 MAINTAINER = "The larder project <larder@localhost>"
 
 
@@ -42,7 +44,7 @@ def epoch():
 
 def compile_program():
     """The release build for the glibc of this machine."""
-    return compiled("build", place="release")
+    return compiled("build", "--features", FEATURES, place="release")
 
 
 def compile_lab():
@@ -56,7 +58,7 @@ def compile_static():
     The musl of rustup brings a slower memcpy.
     """
     target = f"{os.uname().machine}-unknown-linux-musl"
-    return compiled("zigbuild", "--target", target, place=f"{target}/release")
+    return compiled("zigbuild", "--target", target, "--features", FEATURES, place=f"{target}/release")
 
 
 def compiled(*command, place, package="larder-cli", program="larder"):

@@ -7,7 +7,7 @@ import tomllib
 import urllib.parse
 import uuid
 
-from .common import LICENCE, ROOT, said, version
+from .common import FEATURES, LICENCE, ROOT, said, version
 
 # Features and dependencies are those of this platform.
 TARGETS = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
@@ -25,8 +25,8 @@ def edges(target):
 
     `cargo metadata` unites the features of all members of the workspace; `cargo tree` takes those of the program.
     """
-    tree = said("cargo", "tree", "--locked", "--package", "larder-cli", "--edges", "normal", "--target", target,
-                "--prefix", "depth", "--format", " {p}")
+    tree = said("cargo", "tree", "--locked", "--package", "larder-cli", "--features", FEATURES, "--edges", "normal",
+                "--target", target, "--prefix", "depth", "--format", " {p}")
     needs, above = {}, []
     for line in tree.splitlines():
         depth, name, number = re.match(r"(\d+) (\S+) v(\S+)", line).groups()
@@ -42,7 +42,8 @@ def edges(target):
 def bill(target, moment):
     needs = edges(target)
     described = json.loads(
-        said("cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", target)
+        said("cargo", "metadata", "--locked", "--manifest-path", "crates/cli/Cargo.toml", "--features", FEATURES,
+             "--format-version", "1", "--filter-platform", target)
     )
     licences = {(crate["name"], crate["version"]): crate["license"] for crate in described["packages"]}
     locked = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
