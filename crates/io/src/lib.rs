@@ -41,6 +41,7 @@
 
 pub mod access;
 pub mod activation;
+mod ahead;
 pub mod batch;
 mod batch_memory;
 pub mod clock;

@@ -12,10 +12,11 @@
 //! applied here, so that a reader of the stream sees what a filter in the kernel would have passed.
 //!
 //! Bounds: a mapped file costs 16 MiB of pages; a stream costs a window of its decoder and a buffer
-//! of `LOOKAHEAD_BYTES` at most (usually 256 KiB and a record).
+//! of `LOOKAHEAD_BYTES` at most (usually 256 KiB and a record). Of several compressed files, some are
+//! decompressed ahead of their turn (`ahead`), 64 MiB each.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -24,6 +25,7 @@ use std::sync::{Arc, Mutex};
 use larder_wire::capture::{Capture, HEADER_BYTES, Step, write};
 use larder_wire::note::{self, Note};
 
+use crate::ahead;
 use crate::batch_memory::lock;
 use crate::damage::{SourceDamage, SourceDamageKind};
 use crate::decode;
@@ -56,6 +58,10 @@ pub struct Merge {
     given: Option<usize>,
     /// The capture of `larder extract` that has begun and not ended.
     reduced: Option<usize>,
+    /// Compressed inputs that no thread decompresses, those first whose first record is earliest.
+    packed: VecDeque<usize>,
+    /// How many more can be decompressed at once.
+    threads_left: usize,
     /// Why there is no more.
     failure: Option<InputError>,
 }
@@ -84,8 +90,28 @@ struct Head {
 }
 
 enum HeadBytes {
-    Mapped { mapped: Arc<Mapped>, released: usize },
-    Stream { reader: Box<dyn Read + Send>, buffer: Vec<u8>, ended: bool, live: bool },
+    Mapped {
+        mapped: Arc<Mapped>,
+        released: usize,
+    },
+    Stream {
+        reader: Box<dyn Read + Send>,
+        buffer: Vec<u8>,
+        ended: bool,
+        live: bool,
+        unpacking: Unpacking,
+    },
+}
+
+/// Who decompresses an input.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unpacking {
+    /// It is not compressed.
+    Plain,
+    /// The merging thread, when it needs more.
+    Here,
+    /// A thread of its own.
+    Ahead,
 }
 
 /// The next record of an input.
@@ -124,6 +150,8 @@ impl Merge {
                 .any(|input| matches!(input.content, Content::Stream { live: true, .. })),
             given: None,
             reduced: None,
+            packed: VecDeque::new(),
+            threads_left: ahead::files_at_once(),
             failure: None,
         };
         // Of records with the same time, those that teach names come first.
@@ -139,7 +167,24 @@ impl Merge {
                 head.purpose = if goes_on { Purpose::Before } else { Purpose::ReducedNames };
             }
         }
+        let firsts = merge.heads.iter().map(|head| head.next.as_ref().map(|next| next.ts_ns));
+        let mut packed: Vec<(Option<i64>, usize)> = firsts.zip(0..).collect();
+        packed.retain(|&(first, number)| first.is_some() && merge.heads[number].is_packed());
+        // One input alone has the thread of the whole stream.
+        packed.retain(|_| merge.heads.len() > 1);
+        packed.sort_unstable();
+        merge.packed = packed.into_iter().map(|(_, number)| number).collect();
+        merge.unpack_more();
         Ok(merge)
+    }
+
+    /// Has threads decompress the inputs that come next.
+    fn unpack_more(&mut self) {
+        while self.threads_left > 0
+            && let Some(number) = self.packed.pop_front()
+        {
+            self.threads_left -= usize::from(self.heads[number].unpack_ahead());
+        }
     }
 
     /// Finds the next record of one input that is wanted.
@@ -168,8 +213,10 @@ impl Merge {
                 if head.purpose.is_reduced() && !head.is_at_end {
                     head.report(&self.damage, head.offset, SourceDamageKind::ReducedCut);
                 }
-                head.close(&self.damage, &self.reading);
+                let had_thread = head.close(&self.damage, &self.reading);
                 self.reduced.take_if(|open| *open == number);
+                self.threads_left += usize::from(had_thread);
+                self.unpack_more();
             }
         }
         Ok(())
@@ -267,11 +314,13 @@ impl Head {
         let mut bytes = match content {
             Content::Mapped(mapped) => HeadBytes::Mapped { mapped, released: 0 },
             Content::Memory(inner) => {
-                HeadBytes::of(Box::new(Counted { inner, reading: Arc::clone(reading) }), false)
+                let counted = Counted { inner, reading: Arc::clone(reading) };
+                HeadBytes::of(Box::new(counted), false, Unpacking::Plain)
             }
             Content::Stream { file: inner, live } => {
                 match decode::decoder(Counted { inner, reading: Arc::clone(reading) }) {
-                    Ok((reader, _)) => HeadBytes::of(reader, live),
+                    Ok((reader, None)) => HeadBytes::of(reader, live, Unpacking::Plain),
+                    Ok((reader, Some(_))) => HeadBytes::of(reader, live, Unpacking::Here),
                     Err(error) => {
                         return Err(InputError::Unreadable { name, why: error.to_string() });
                     }
@@ -365,8 +414,30 @@ impl Head {
         }
     }
 
-    /// The input has ended: gives its memory back.
-    fn close(&mut self, damage: &Mutex<Vec<SourceDamage>>, reading: &Reading) {
+    /// True for a compressed file that no thread decompresses, and of which there is more.
+    fn is_packed(&self) -> bool {
+        matches!(
+            self.bytes,
+            HeadBytes::Stream { ended: false, live: false, unpacking: Unpacking::Here, .. }
+        )
+    }
+
+    /// Has a thread decompress the input, if nothing has yet. True if one does now.
+    fn unpack_ahead(&mut self) -> bool {
+        let is_packed = self.is_packed();
+        if let HeadBytes::Stream { reader, unpacking, .. } = &mut self.bytes
+            && is_packed
+        {
+            *reader = ahead::start(std::mem::replace(reader, Box::new(io::empty())));
+            *unpacking = Unpacking::Ahead;
+        }
+        is_packed
+    }
+
+    /// The input has ended: gives its memory back. True if a thread decompressed it.
+    fn close(&mut self, damage: &Mutex<Vec<SourceDamage>>, reading: &Reading) -> bool {
+        let had_thread =
+            matches!(self.bytes, HeadBytes::Stream { unpacking: Unpacking::Ahead, .. });
         if let HeadBytes::Mapped { mapped, released } = &self.bytes {
             reading.add_bytes(mapped.bytes().len() - released);
             if let Some(offset) = mapped.torn_at() {
@@ -375,8 +446,10 @@ impl Head {
         }
         reading.add_file();
         let reader: Box<dyn Read + Send> = Box::new(io::empty());
-        self.bytes = HeadBytes::Stream { reader, buffer: Vec::new(), ended: true, live: false };
+        let (buffer, unpacking) = (Vec::new(), Unpacking::Plain);
+        self.bytes = HeadBytes::Stream { reader, buffer, ended: true, live: false, unpacking };
         self.offset = 0;
+        had_thread
     }
 
     fn report(&self, damage: &Mutex<Vec<SourceDamage>>, at: usize, kind: SourceDamageKind) {
@@ -387,8 +460,8 @@ impl Head {
 
 impl HeadBytes {
     /// A stream at its start.
-    fn of(reader: Box<dyn Read + Send>, live: bool) -> HeadBytes {
-        HeadBytes::Stream { reader, buffer: Vec::new(), ended: false, live }
+    fn of(reader: Box<dyn Read + Send>, live: bool, unpacking: Unpacking) -> HeadBytes {
+        HeadBytes::Stream { reader, buffer: Vec::new(), ended: false, live, unpacking }
     }
 
     fn get(&self) -> &[u8] {
@@ -408,7 +481,7 @@ impl HeadBytes {
     /// Reads up to [`READ_BYTES`] more, or to the end; from a live stream, the available bytes. An
     /// error ends the input and states the reason.
     fn read_more(&mut self) -> Option<String> {
-        let HeadBytes::Stream { reader, buffer, ended, live } = self else { return None };
+        let HeadBytes::Stream { reader, buffer, ended, live, .. } = self else { return None };
         let most = if *live { read_some(reader, buffer) } else { read_all(reader, buffer) };
         match most {
             Ok(has_more) => {

@@ -445,3 +445,52 @@ fn a_long_merge_is_whole() {
     assert!(times.is_sorted());
     assert!(first == merged());
 }
+
+/// Of several compressed files, some are decompressed ahead of their turn, each in a thread. Records and damage are those
+/// of the files without compression: also of one that is cut short, of more files than threads, one after the other and
+/// at one time.
+#[test]
+fn compressed_files_are_merged_as_plain_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let packed = [gzip, zstd, xz];
+    for is_one_after_the_other in [true, false] {
+        let file = |number: usize| {
+            let (mut out, count) = (Vec::new(), 3_000 + number);
+            let step = if is_one_after_the_other { count as i64 } else { 0 };
+            write::pcap_header(&mut out, 1, 65535);
+            for n in 0..count {
+                let time_ns = TS + step * number as i64 + n as i64;
+                write::pcap_record(&mut out, time_ns, &frame(n), 9999);
+            }
+            out
+        };
+        let whole: Vec<Vec<u8>> = (0..9).map(file).collect();
+        let merged = |inputs: Vec<Input>| {
+            let mut source = Source::open(inputs, options(), &GO_ON).unwrap();
+            (read_source(&mut source).0, source.damage())
+        };
+        let number = |n: usize| format!("{n}");
+        let plain = (0..9).map(|n| open(dir.path(), &number(n), &whole[n])).collect();
+        let (plain, none) = merged(plain);
+        assert_eq!(none, []);
+        let inputs = (0..9).map(|n| open(dir.path(), &number(n), &packed[n % 3](&whole[n])));
+        let (records, damage) = merged(inputs.collect());
+        assert_eq!(damage, []);
+        assert!(records == plain, "one after the other: {is_one_after_the_other}");
+        // Two runs with files that are cut short are the same, and have the records before.
+        let cut = || {
+            let inputs = (0..9).map(|n| {
+                let bytes = packed[n % 3](&whole[n]);
+                let length = if n % 6 == 0 { bytes.len() / 2 } else { bytes.len() };
+                open(dir.path(), &number(n), &bytes[..length])
+            });
+            merged(inputs.collect())
+        };
+        let (records, damage) = cut();
+        assert!(records.iter().flatten().count() < plain.iter().flatten().count());
+        let files: Vec<&str> = damage.iter().map(|found| found.file.as_str()).collect();
+        assert!(["0", "6"].iter().all(|n| files.iter().any(|file| file.ends_with(n))), "{files:?}");
+        let again = cut();
+        assert!(records == again.0 && damage == again.1);
+    }
+}
