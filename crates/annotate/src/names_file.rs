@@ -12,8 +12,8 @@
 //!
 //! A tenth field, if present, is the network in which the addresses are valid: `vlan:10`,
 //! `vlan:10,vlan:20,vni:5`, `gre:7`. `kind` is `address`, `pair`, `host` or `alias` (whose `name`
-//! is the target and `head` the owner; its time is exact to a minute). `teacher` is the protocol of the message. `solicited` is
-//! the support of the name: `T` a query was seen (of a host: its own statement), `D` the same and a
+//! is the target and `head` the owner; its time is exact to a minute). `teacher` is the protocol of the message.
+//! `solicited` is the support of the name: `T` a query was seen (of a host: its own statement), `D` the same and a
 //! client queried this very name, `L` a lease, `O` no query of this client is ever seen, `F` there
 //! was no query, `C` another host claims it. Bytes outside printable ASCII are `\xHH`, a backslash
 //! is `\x5c`. The last line has the number of entries: a file without it was cut and is refused.

@@ -102,7 +102,11 @@ fn facts() -> impl Strategy<Value = Lines> {
 proptest! {
     /// The join is commutative: no order of the files makes a difference.
     #[test]
-    fn any_order_gives_the_same(files in prop::collection::vec(facts(), 1..5), order: [Index; 4], candidates in 1..9_usize) {
+    fn any_order_gives_the_same(
+        files in prop::collection::vec(facts(), 1..5),
+        order: [Index; 4],
+        candidates in 1..9_usize,
+    ) {
         let in_order: Vec<&Lines> = files.iter().collect();
         let mut other = in_order.clone();
         for (at, index) in order.iter().enumerate().take(other.len()) {
@@ -132,8 +136,8 @@ proptest! {
         prop_assert_eq!(&lines_of(&[&backwards], candidates), &all);
     }
 
-    /// Parts of one run, whose times rise, give what the run has learned: the join is the order of the naming rules. Which
-    /// clients had queried a name before (`D`) each part says for itself.
+    /// Parts of one run, whose times rise, give what the run has learned: the join is the order of the naming rules.
+    /// Which clients had queried a name before (`D`) each part says for itself.
     #[test]
     fn parts_of_a_run_are_the_run(lines in facts(), parts in 1..5_usize, candidates in 1..9_usize) {
         let lines = lines.into_iter().filter(|line| line.starts_with("pair") || line.starts_with("address"));
@@ -205,8 +209,8 @@ fn an_alias_stays_behind_its_target() {
     assert!(lines.last().expect("one").contains("evil.test"), "{lines:#?}");
 }
 
-/// Parts of a capture, learned apart: joined in any order they give the same log and names, and nearly always those of one
-/// run over all parts.
+/// Parts of a capture, learned apart: joined in any order they give the same log and names, and nearly always those of
+/// one run over all parts.
 #[test]
 fn parts_learned_apart_are_joined() {
     let (count, seed) = (setting("LARDER_MUTATIONS", 6), setting("LARDER_SEED", 1));

@@ -429,7 +429,8 @@ mod tests {
     fn flags_arrive() {
         let line = "-r Cargo.toml src/main.rs -r - -o out --format ecs -w pk -d dir --names dns --cores 3 \
             --dataset ds --resume --stats st --names-budget 1MiB --flows-max 1000 --reassembly-budget 2MiB \
-            --candidates 2 --seed 9 -c 10 -n --sort start --lookup packet --unresolved --names-save s --names-load l --names-load l2 \
+            --candidates 2 --seed 9 -c 10 -n --sort start --lookup packet --unresolved --names-save s \
+            --names-load l --names-load l2 \
             --eve e --zeek-log z --zeek-dns d1 d2 --dnstap t \
             --flows-read f --flows-listen 127.0.0.1 --flows-delay 7s --tcp-idle 1m --udp-idle 2s --linger 0s \
             --rotate-size 1GiB --rotate-every 1h --compress --logs-budget 2GiB";

@@ -4,8 +4,8 @@
 //! decompressed at once as there are cores, those first whose records come first. What a file has in front of its turn
 //! waits in memory, up to a limit; longer files then go on at the speed of one core.
 //!
-//! The bytes, and the error behind them, are those that the file gives without a thread. A thread ends with its file, or
-//! when its reader is gone.
+//! The bytes, and the error behind them, are those that the file gives without a thread. A thread ends with its file,
+//! or when its reader is gone.
 //!
 //! Bound: [`FILES_MAX`] files, [`CHUNKS`] chunks of [`CHUNK_BYTES`] each: 64 MiB a file.
 

@@ -20,6 +20,9 @@ use crate::decode::{Compression, MAGIC_BYTES};
 use crate::mapped::Mapped;
 use crate::stream::STOP_CHECK;
 
+/// Inputs that are named in one message, at most.
+const NAMED_MAX: usize = 100;
+
 /// An opened input and its name for messages.
 #[derive(Debug)]
 pub struct Input {
@@ -75,6 +78,12 @@ pub enum InputError {
         /// The error of the decoder or the system.
         why: String,
     },
+    /// Several of many inputs are no captures, or are damaged before the first record. The caller should leave them
+    /// out.
+    Several(
+        /// Why, of each.
+        Vec<InputError>,
+    ),
     /// The filter does not support the link type of a frame. The operator should remove the filter,
     /// or filter before.
     Filter {
@@ -109,6 +118,14 @@ impl fmt::Display for InputError {
             InputError::NotCapture { name, source } => write!(f, "{name}: {source}"),
             InputError::Unreadable { name, why } => {
                 write!(f, "{name}: {why}; the file may be damaged: get it again from its source")
+            }
+            InputError::Several(errors) => {
+                write!(f, "{} inputs can't be read; leave them out:", errors.len())?;
+                errors.iter().take(NAMED_MAX).try_for_each(|error| write!(f, "\n  {error}"))?;
+                match errors.len().saturating_sub(NAMED_MAX) {
+                    0 => Ok(()),
+                    more => write!(f, "\n  and {more} more"),
+                }
             }
             InputError::Filter { name, why } => write!(f, "{name}: {why}"),
             InputError::Stopped => f.write_str("stopped before anything was read"),

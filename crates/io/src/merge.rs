@@ -157,8 +157,16 @@ impl Merge {
         // Of records with the same time, those that teach names come first.
         let for_names = for_names.into_iter().map(|input| (input, Purpose::Names));
         let all = for_names.chain(inputs.into_iter().map(|input| (input, Purpose::All)));
-        for (number, (input, purpose)) in all.enumerate() {
-            let head = Head { purpose, ..Head::open(input, &merge.damage, &merge.reading)? };
+        let mut refused = Vec::new();
+        for (input, purpose) in all {
+            let head = match Head::open(input, &merge.damage, &merge.reading) {
+                Ok(head) => Head { purpose, ..head },
+                Err(error) => {
+                    refused.push(error);
+                    continue;
+                }
+            };
+            let number = merge.heads.len();
             merge.heads.push(head);
             merge.advance(number)?;
             let head = &mut merge.heads[number];
@@ -166,6 +174,12 @@ impl Merge {
                 let goes_on = merge.selection.continues;
                 head.purpose = if goes_on { Purpose::Before } else { Purpose::ReducedNames };
             }
+        }
+        // Of thousands of files, all that must be left out are named at once.
+        match refused.len() {
+            0 => {}
+            1 => return Err(refused.remove(0)),
+            _ => return Err(InputError::Several(refused)),
         }
         let firsts = merge.heads.iter().map(|head| head.next.as_ref().map(|next| next.ts_ns));
         let mut packed: Vec<(Option<i64>, usize)> = firsts.zip(0..).collect();

@@ -276,6 +276,26 @@ fn refusals_name_the_file() {
     }
 }
 
+/// Of many inputs, all that are no captures are named at once; one alone as if it were the only input.
+#[test]
+fn refusals_name_all_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let refuse = |bad: usize| {
+        let inputs = (0..300).map(|n| {
+            let bytes = if n < bad { b"text, plain".to_vec() } else { pcap_of(2) };
+            open(dir.path(), &format!("in{n}"), &bytes)
+        });
+        Source::open(inputs.collect(), options(), &GO_ON).unwrap_err().to_string()
+    };
+    assert!(refuse(1).starts_with(dir.path().to_str().unwrap()), "{}", refuse(1));
+    let error = refuse(3);
+    assert!(error.starts_with("3 inputs can't be read; leave them out:\n"), "{error}");
+    assert!((0..3).all(|n| error.contains(&format!("/in{n}: "))) && error.lines().count() == 4);
+    let error = refuse(250);
+    assert!(error.ends_with("\n  and 150 more"), "{error}");
+    assert_eq!(error.lines().count(), 102);
+}
+
 /// A pipe that stays open does not hold back a complete record: it comes in a partial batch, and
 /// the pieces together are the batches of the whole.
 #[test]
@@ -446,9 +466,9 @@ fn a_long_merge_is_whole() {
     assert!(first == merged());
 }
 
-/// Of several compressed files, some are decompressed ahead of their turn, each in a thread. Records and damage are those
-/// of the files without compression: also of one that is cut short, of more files than threads, one after the other and
-/// at one time.
+/// Of several compressed files, some are decompressed ahead of their turn, each in a thread. Records and damage are
+/// those of the files without compression: also of one that is cut short, of more files than threads, one after the
+/// other and at one time.
 #[test]
 fn compressed_files_are_merged_as_plain_ones() {
     let dir = tempfile::tempdir().unwrap();

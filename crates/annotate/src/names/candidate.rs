@@ -227,8 +227,8 @@ impl<'a> Candidate<'a> {
     /// What counts when runs are joined (`recall`): greater is better. No two candidates that differ in what is saved
     /// have the same.
     ///
-    /// As in `merge`, support comes before time. The statement of a host counts more than a lease only until it expires,
-    /// so until then it is as a lease of that time.
+    /// As in `merge`, support comes before time. The statement of a host counts more than a lease only until it
+    /// expires, so it is as a lease of that time.
     pub(super) fn rank(&self) -> impl Ord + use<'a> {
         let life_ns = i64::from(self.ttl_s) * 1_000_000_000;
         let time_ns = match self.standing {

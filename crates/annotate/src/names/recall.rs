@@ -5,7 +5,7 @@
 //!
 //! | what | the join |
 //! |---|---|
-//! | the candidates of an address, pair or host | of each name the one of the greatest rank; of these the greatest, as many as there may be |
+//! | the candidates of a key | of each name the one of the greatest rank; of these the `--candidates` greatest |
 //! | the alias of a name | the one of the greatest rank |
 //!
 //! The rank says first what supports a candidate, then when it was learned ([`Candidate::rank`], [`Alias::rank`]). It
