@@ -34,7 +34,7 @@ use crate::decode::{Counts, Decoded, Keying, Rare, count};
 use crate::feeds::dns_observation::DnsObservation;
 use crate::feeds::external_names::ExternalNames;
 use crate::flow::protocol;
-use crate::names::{Ends, NameProtocol, Names, Sieve, Standing};
+use crate::names::{Ends, NameProtocol, Names, Standing};
 use crate::options::{NameSources, Options, Rules};
 use carrier::{Carrier, hop_limit};
 use fragments::Injected;
@@ -52,8 +52,6 @@ const FETCH_LINES_MAX: usize = 8;
 const LINE_BYTES: usize = 64;
 /// Queries without a response that are remembered.
 pub const QUESTIONS_MAX: usize = 1 << 16;
-/// Bits of the sieve of clients whose queries were seen: 512 KiB.
-const CLIENTS_SIEVED: usize = 1 << 22;
 /// DHCP exchanges that are remembered.
 pub const EXCHANGES_MAX: usize = 1 << 12;
 /// Fragments without ports whose addresses had a name on arrival, and that are remembered with it.
@@ -115,8 +113,6 @@ pub struct NameLearner {
     /// Queries without a response, each a hash of client, server, ports, ID, name and type: eight bytes
     /// instead of 48 stay in the cache. A collision is as likely as a guess of the seed.
     questions: Ring<u64, ()>,
-    /// Clients whose queries were seen.
-    clients: Sieve,
     /// The same for queries to other ports than those of DNS, with that port.
     elsewhere: Ring<(u64, u16), ()>,
     streams: Ring<StreamKey, Box<Stream>>,
@@ -154,7 +150,6 @@ impl NameLearner {
             sources: options.names,
             rules: options.rules,
             questions: Ring::new(QUESTIONS_MAX),
-            clients: Sieve::new(CLIENTS_SIEVED),
             elsewhere: Ring::new(ELSEWHERE_MAX),
             streams: Ring::new(STREAMS_MAX),
             stream_budget: Budget::new(bytes / 4),

@@ -72,6 +72,8 @@ const ALIAS_KEY_BYTES_MAX: usize = 250;
 const CHAIN_STEPS_MAX: usize = 8;
 /// Bits of the sieve of aliases that were ever learned: 64 KiB.
 const ALIASES_SIEVED: usize = 1 << 19;
+/// Bits of the sieve of clients whose queries were seen: 512 KiB.
+const QUERIERS_SIEVED: usize = 1 << 22;
 /// Candidates of an address, at most. On 89 real clients the right name is among four for 96.7 % of
 /// the flows, among six for 97.6 %, among eight for 97.8 %, and without a limit for 98.2 %.
 pub const CANDIDATES_MAX: usize = 8;
@@ -106,6 +108,8 @@ pub struct Names {
     followed: Followed,
     /// Names that were not learned because they are addresses.
     refused: u64,
+    /// Clients whose queries were seen.
+    queriers: Sieve,
     /// Keys of aliases that were ever learned. For most queried names there is none, and the engine
     /// need not be read.
     aliases: Sieve,
@@ -178,6 +182,7 @@ impl Names {
             led: Vec::new(),
             followed: Followed::new(),
             refused: 0,
+            queriers: Sieve::new(QUERIERS_SIEVED),
             aliases: Sieve::new(ALIASES_SIEVED),
             alias_key: Vec::new(),
             learned: Arc::new(LearnedMarks {
@@ -199,6 +204,16 @@ impl Names {
     /// Marks that `client` uses encrypted DNS.
     pub fn note_encrypted(&self, scope: Scope, client: Addr, packet: u64) {
         self.learned.encrypted.set(self.address_hash(scope, client), packet);
+    }
+
+    /// Notes that a query of `client` was seen: from now on, responses to it have one, or may be forged.
+    pub(crate) fn note_querier(&self, scope: Scope, client: Addr) {
+        self.queriers.add(self.address_hash(scope, client));
+    }
+
+    /// True if a query of `client` was seen.
+    pub(crate) fn has_queried(&self, scope: Scope, client: Addr) -> bool {
+        self.queriers.has(self.address_hash(scope, client))
     }
 
     /// The hash of an address in [`LearnedMarks`].

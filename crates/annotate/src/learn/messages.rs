@@ -174,7 +174,7 @@ impl NameLearner {
             Content::Nothing => {}
             Content::Damaged(error) => self.damage(error.as_str(), carrier),
             Content::Query => {
-                self.clients.add(self.names.address_hash(carrier.scope, carrier.src));
+                self.names.note_querier(carrier.scope, carrier.src);
                 let key = self.query_key(carrier, reading);
                 self.questions.insert(key, ());
             }
@@ -207,7 +207,7 @@ impl NameLearner {
         let key = self.response_key(carrier, reading);
         if self.questions.remove(&key).is_some() || !self.rules.has(9) {
             Standing::Confirmed
-        } else if self.clients.has(self.names.address_hash(carrier.scope, carrier.dst)) {
+        } else if self.names.has_queried(carrier.scope, carrier.dst) {
             Standing::Unsolicited
         } else {
             Standing::OneSided

@@ -17,6 +17,9 @@
 //! head, which it finds again.
 //!
 //! What a full budget evicts depends on the order of the files: those of the first.
+//!
+//! The names of one run also say of which clients queries were seen (rule 9): those with a pair that a query confirmed.
+//! Names of several runs do not: another sensor may see the responses only, and all of them would count as forged.
 
 use larder_wire::Addr;
 use larder_wire::scope::Scope;
@@ -70,6 +73,11 @@ impl Names {
         });
         let learned = if kind == "host" { &self.learned.hosts } else { &self.learned.named };
         learned.set(self.address_hash(scope, addr?), 0);
+        if let (Recall::AsSaved, Some(client), Standing::Confirmed) =
+            (recall, client, candidate.standing)
+        {
+            self.note_querier(scope, client);
+        }
         Some(())
     }
 
