@@ -1,6 +1,6 @@
 //! Names on disk: any file is read or refused, and what was read is saved as it was.
 
-use larder_annotate::names::Names;
+use larder_annotate::names::{Names, Recall};
 use larder_annotate::names_file::{escaped, load, save, unescaped};
 use larder_annotate::options::Rules;
 
@@ -27,18 +27,24 @@ pub fn names_file(input: &[u8]) {
     round_trip(&whole);
 }
 
-/// What was learned from a file is saved; learned from that, it is saved as the same bytes.
+/// What was learned from a file is saved; learned from that, it is saved as the same bytes, also as one of the files
+/// that are joined.
 fn round_trip(file: &[u8]) {
-    let Some(first) = through(file) else { return };
-    let second = through(&first).expect("what was saved can be read");
-    assert_eq!(first, second, "{}\n{}", first.escape_ascii(), second.escape_ascii());
+    for recall in [Recall::AsSaved, Recall::Joined] {
+        let Some(first) = through(file, recall) else { return };
+        let second = through(&first, recall).expect("what was saved can be read");
+        assert_eq!(first, second, "{}\n{}", first.escape_ascii(), second.escape_ascii());
+    }
 }
 
-fn through(mut file: &[u8]) -> Option<Vec<u8>> {
+fn through(mut file: &[u8], recall: Recall) -> Option<Vec<u8>> {
     let (mut names, _) =
         Names::new(BUDGET_BYTES, 1, 1, 4, Rules::all()).expect("a budget that does");
-    load(&mut names, &mut file, false, &mut || ()).ok()?;
-    names.commit().expect("an engine that works");
+    load(&mut names, &mut file, false, recall, &mut || ()).ok()?;
+    match recall {
+        Recall::AsSaved => drop(names.commit().expect("an engine that works")),
+        Recall::Joined => names.settle(&mut || ()).expect("an engine that works"),
+    }
     let mut saved = Vec::new();
     save(&names, &mut saved).expect("memory can be written");
     Some(saved)
