@@ -251,3 +251,27 @@ fn parts_learned_apart_are_joined() {
     println!("{same} of {all} candidates are those of one run");
     assert!(same * 100 > all * 90, "{same} of {all} candidates are those of one run");
 }
+
+/// Saved names of one run say of which clients queries were seen: a response without one, right at the start of the
+/// next run, is unsolicited. Names of several runs may be those of other sensors.
+#[test]
+fn the_next_run_knows_who_queries() {
+    let (client, server) = ([10, 0, 0, 1], [198, 51, 100, 7]);
+    let folder = Folder::new();
+    let first =
+        folder.capture(vec![question(client, 5_000, 1, 1), answer(client, 5_000, 1, 1, &[server])]);
+    let names = made(&ecs(&first), 1).files.remove("names").expect("names");
+    let names = folder.keep("saved", names);
+    let mut maker = Maker::new(9);
+    maker.push(answer(client, 5_001, 2, 2, &[[198, 51, 100, 66]]));
+    maker.push(udp((client, [198, 51, 100, 66]), (6_000, 9_999), b"request"));
+    let later = folder.keep("later.pcapng", maker.pcapng());
+    for (loaded, is_unsolicited) in [(0, false), (1, true), (2, false)] {
+        let options = Options { names_load: vec![names.clone(); loaded], ..ecs(&later) };
+        let records = made(&options, 1).records();
+        let flow = records.iter().find(|flow| flow["destination.ip"] == "198.51.100.66");
+        let flow = flow.expect("the flow");
+        assert_eq!(flow["larder.destination.name_unsolicited"], is_unsolicited, "{loaded} files");
+        assert_eq!(flow["larder.destination.name_one_sided"], !is_unsolicited, "{loaded} files");
+    }
+}

@@ -562,31 +562,6 @@ fn addresses_are_no_aliases() {
     assert_eq!(scene.names(), ["edge.cdn.test dns_address"]);
 }
 
-/// Saved names of one run say of which clients queries were seen: a response without one, right at the start of the next
-/// run, is unsolicited. Names of several runs may be those of other sensors.
-#[test]
-fn the_next_run_knows_who_queries() {
-    let mut scene = Scene::new();
-    scene.lookup(CLIENT, "good.example", SITE);
-    let (folder, options) = scene.options();
-    let names = folder.path("saved");
-    std::fs::write(&names, &made(&options, 1).files["names"]).expect("room for names");
-    let mut later = Scene::new();
-    let forged = [("evil.example", Data::A(EVIL))];
-    later.response(CLIENT, (53, 4000), "evil.example", &forged);
-    later.flow(CLIENT, EVIL);
-    let (_later, options) = later.options();
-    for (loaded, is_unsolicited) in [(0, false), (1, true), (2, false)] {
-        let options = Options { names_load: vec![names.clone(); loaded], ..options.clone() };
-        let log = made(&options, 1).files.remove("log").expect("a log");
-        let log = String::from_utf8(log).expect("JSON");
-        let flow = log.lines().find(|line| line.contains("\"destination.ip\":\"198.51.100.66\""));
-        let flow = flow.unwrap_or_else(|| panic!("{log}"));
-        let is = format!("\"larder.destination.name_unsolicited\":{is_unsolicited}");
-        assert!(flow.contains(&is), "{loaded} files\n{flow}");
-    }
-}
-
 /// A saved name that reads as an address is not loaded.
 #[test]
 fn saved_addresses_are_no_names() {
