@@ -290,7 +290,7 @@ fn slices_write_one_dataset() {
     assert!(of_parts as u64 > 2 * count && empty > 0, "{of_parts} slices, {empty} empty ranges");
 }
 
-/// A run that was killed at any time goes on with `--resume`: the dataset is that of one run, also if the captures have
+/// A run that was killed at any time continues with `--resume`: the dataset is that of one run, also if the captures have
 /// grown, and the files that were whole are not written again but the last.
 #[test]
 fn a_run_resumes() {

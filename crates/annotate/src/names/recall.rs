@@ -35,7 +35,7 @@ pub(crate) const FACTS_A_COMMIT: u64 = 1 << 12;
 /// How names of files are recalled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recall {
-    /// Those of one run, which goes on: in the order of the file.
+    /// Those of one run, which continues: in the order of the file.
     AsSaved,
     /// Those of several runs. [`Names::settle`] follows.
     Joined,

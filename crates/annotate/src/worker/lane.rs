@@ -280,7 +280,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             }
         }
         if let Some(rest) = rest {
-            go_on(flow, rest);
+            continue_with(flow, rest);
         }
         let destination = &record.destination;
         let is_wanted = match self.state.shared.options.unresolved {
@@ -368,7 +368,7 @@ impl Lane<'_, '_> {
             self.state.spare.take_back(known);
         }
         if let Some(rest) = rest {
-            go_on(flow, rest);
+            continue_with(flow, rest);
         }
     }
 
@@ -536,8 +536,8 @@ impl Lane<'_, '_> {
     }
 }
 
-/// A flow whose record has ended goes on with what its rest keeps.
-fn go_on(flow: &mut Flow<FlowState>, rest: Box<Known>) {
+/// A flow whose record has ended continues with what its rest keeps.
+fn continue_with(flow: &mut Flow<FlowState>, rest: Box<Known>) {
     flow.set_quiet(flow.is_quiet() || rest.own.is_some());
     flow.user.known = Some(rest);
 }
