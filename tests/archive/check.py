@@ -6,6 +6,7 @@ Needs a larder with Parquet, make, and a Python with ray, fsspec, s3fs and moto[
 
 * make -j 2, Ray with two workers, Ray with an S3 server, and one run of larder over all files: the same bytes
 * a worker, a larder or the whole command killed at a random moment, N times each (default 2)
+* a budget for names that is too small: the same bytes, too
 * captures that are empty, cut short, no captures, twice, copied, overlapping, unreadable; a full disk
 * DuckDB and Polars read the dataset, and report the same
 * again after nothing, one file, or the settings changed: only that is made again
@@ -112,6 +113,25 @@ def readers(out):
         .sort("bytes", "name", descending=[True, False], nulls_last=True).head(10)).collect().rows()
     check(len(top) == 10 and top == same, f"DuckDB and Polars: {top} {same}")
     print("DuckDB and Polars: the same report")
+
+
+def full_budget(archive, seed):
+    """A budget for names that is too small for the archive evicts the same names in each slice."""
+    full = Archive(archive.larder, archive.folder, archive.folder / "lookups")
+    full.captures.mkdir()
+    frames = traffic.lookups(12_000, seed, BEGAN_S, SPAN_S)
+    for number, part in enumerate(traffic.cut(frames, 9, seed, CUT_S)):
+        (full.captures / f"{number:02}.pcapng").write_bytes(traffic.pcapng(part))
+    full.settings[-1] = "8000"
+    options = ["--names-budget", "1MiB"]
+    expected = full.one_run(*options)
+    check(expected != full.one_run(), "a budget for names that is full makes no difference")
+    for way, command in [("make", full.make(full.folder / "full-make", "--options", f"'{' '.join(options)}'")),
+                         ("Ray", full.ray(full.folder / "full-ray", "--options", " ".join(options)))]:
+        run(command, 0)
+        manifest = compare(full.folder / f"full-{way.lower()}", expected, f"{way}, a full budget")
+        evicted = [one["names_evicted"] for one in manifest["slices"].values()]
+        check(len(evicted) > 2 and evicted[-1] > 1_000, f"{evicted} names were evicted: this tests little")
 
 
 # What is killed.
@@ -337,6 +357,7 @@ def main():
         kills(archive, expected, args.kills, args.seed)
         if args.captures is None:
             readers(by_make)
+            full_budget(archive, args.seed)
             again(archive, by_make, expected)
             bad_captures(archive, expected)
             full_disk(archive, expected)

@@ -63,11 +63,47 @@ def made(captures, seed, began_s, span_s, rounds):
                 last_ns = frame.at_ns
                 at_ns += min(gap_ns * slow, chance.randrange(1, GAP_MAX_S * 10**9))
                 frames.append(Frame(at_ns, frame.link, frame.data, frame.length))
-    # Not two packets of one time: which of two files they are in says nothing of their order.
-    frames.sort(key=lambda frame: frame.at_ns)
+    return in_order(frames)
+
+
+def in_order(frames):
+    """Not two packets of one time: which of two files they are in says nothing of their order."""
+    frames = sorted(frames, key=lambda frame: frame.at_ns)
     for before, frame in zip(frames, frames[1:]):
         frame.at_ns = max(frame.at_ns, before.at_ns + 1)
     return frames
+
+
+def datagram(source, destination, ports, payload):
+    """A UDP packet over IPv4 and Ethernet."""
+    udp = struct.pack(">HHHH", *ports, 8 + len(payload), 0) + payload
+    ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0, source, destination)
+    return bytes(12) + b"\x08\x00" + ip + udp
+
+
+def lookups(count, seed, began_s, span_s):
+    """So many names for addresses, each looked up by a client, and flows to addresses that were looked up before."""
+    chance = random.Random(seed)
+    resolver, frames, known = bytes([10, 0, 0, 53]), [], []
+    for number in range(count):
+        at_ns = began_s * 10**9 + span_s * 10**9 * number // count
+        client, address = bytes([10, 1, 0, chance.randrange(1, 200)]), struct.pack(">I", 0xC6330000 + number)
+        label = b"host%d" % number
+        name = bytes([len(label)]) + label + b"\x04many\x07example\x00"
+        question, ports = name + struct.pack(">HH", 1, 1), (1024 + number % 60_000, 53)
+        answer = struct.pack(">HHHIH", 0xC00C, 1, 1, 300, 4) + address
+        for offset, source, destination, ends, flags, more in [
+            (0, client, resolver, ports, 0x0100, b""), (10**6, resolver, client, ports[::-1], 0x8180, answer)
+        ]:
+            message = struct.pack(">HHHHHH", number % 65_536, flags, 1, int(bool(more)), 0, 0) + question + more
+            data = datagram(source, destination, ends, message)
+            frames.append(Frame(at_ns + offset, 1, data, len(data)))
+        known.append((client, address))
+        if number % 4 == 0:
+            client, address = known[-1 - int(len(known) * chance.random() ** 3)]
+            data = datagram(client, address, (chance.randrange(1024, 60_000), 9_999), b"request")
+            frames.append(Frame(at_ns + 5 * 10**6, 1, data, len(data)))
+    return in_order(frames)
 
 
 def cut(frames, count, seed, every_s):
