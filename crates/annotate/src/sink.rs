@@ -140,7 +140,9 @@ impl Writer {
             if trial.is_none() && !matches!(body, Body::Undecided(_)) {
                 continue;
             }
-            self.learn_until(place.end_packet, &mut statements, outputs);
+            // A record that time ended, or a cut, was over before that packet.
+            let last_packet = place.end_packet.saturating_sub(u64::from(!place.is_by_packet));
+            self.learn_until(last_packet, &mut statements, outputs);
             let Made { undecided, trials, flow_events, .. } = &mut outputs[who];
             if let Some(trial) = trial {
                 self.evidence.observe(&mut trials[trial as usize]);

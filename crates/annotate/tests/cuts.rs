@@ -160,3 +160,61 @@ fn what_a_packet_ends_comes_after_the_cut() {
     assert_eq!(behind, [Some(5_002), Some(5_004), Some(5_002)]);
     assert_eq!(ports(&all), [before, behind].concat());
 }
+
+/// A record that ends at a cut has the confidence of what flows stated before it: not of the packet that reaches the cut,
+/// which a part of the capture up to the cut does not have.
+#[test]
+fn what_reaches_a_cut_states_nothing_before_it() {
+    let [talker, listener, last] = [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3]];
+    let [shop, shared, late] = [[198, 51, 100, 1], [198, 51, 100, 2], [198, 51, 100, 3]];
+    let (began_ns, folder) = (1_700_000_040 * SECOND_NS, Folder::new());
+    let request = b"GET / HTTP/1.1\r\nHost: h9.larder.example\r\n\r\n";
+    let run = |is_judged_before: bool| {
+        let mut maker = Maker::new(1);
+        let mut push = |second: f64, frame: Vec<u8>| {
+            maker.push(frame);
+            let frame = maker.frames.last_mut().expect("a frame");
+            frame.at_ns = began_ns + (second * 1e9) as i64;
+        };
+        for (client, server, second) in [(talker, shop, 1.0), (listener, shared, 4.0)] {
+            for host in 1..4 {
+                let id = host as u16;
+                push(second + 0.1 * f64::from(host), question(client, 5_000 + id, id, host));
+                push(
+                    second + 0.1 * f64::from(host) + 0.05,
+                    answer(client, 5_000 + id, id, host, &[server]),
+                );
+            }
+        }
+        // None of the names that were looked up: a trial that fails, and that the next statement judges 5 s later.
+        let mut ask = |second: f64, client: [u8; 4], server: [u8; 4], reply: f64| {
+            let (there, back) = ((client, server), (server, client));
+            push(second, tcp(there, (6_000, 80), 0x02, 100, &[]));
+            push(second + 0.01, tcp(back, (80, 6_000), 0x12, 500, &[]));
+            push(second + 0.02, tcp(there, (6_000, 80), 0x18, 101, request));
+            (reply, tcp(back, (80, 6_000), 0x18, 501, b"HTTP/1.1 200 OK\r\n\r\n"))
+        };
+        let mut frames = vec![ask(2.0, talker, shop, 3.0)];
+        if is_judged_before {
+            frames.push(ask(20.0, talker, late, 21.0));
+        }
+        // Two packets move the clock. The second one is the reply to the first.
+        let ends = [(last, late), (late, last)];
+        frames.push((60.1, tcp(ends[0], (6_000, 80), 0x18, 101, request)));
+        frames.push((60.2, tcp(ends[1], (80, 6_000), 0x18, 501, b"HTTP/1.1 200 OK\r\n\r\n")));
+        frames.push((5.0, udp((listener, shared), (7_000, 9_999), b"which name?")));
+        frames.into_iter().for_each(|(second, frame)| push(second, frame));
+        maker.frames.sort_by_key(|frame| frame.at_ns);
+        let capture = folder.keep("all.pcapng", maker.pcapng());
+        let all = Options { cut_every_s: 60, ..ecs(&capture) };
+        let cut_ns = Some(began_ns + 60 * SECOND_NS);
+        let [whole, before] = [None, cut_ns].map(|to_ns| {
+            let records = made(&Options { to_ns, ..all.clone() }, 1).records();
+            let record = records.iter().find(|record| record["destination.port"] == 9_999);
+            record.expect("the record")["larder.destination.name_confidence"].clone()
+        });
+        assert_eq!(whole, before, "judged before the cut: {is_judged_before}");
+        whole
+    };
+    assert_ne!(run(true), run(false), "the trial makes no difference: this tests nothing");
+}
