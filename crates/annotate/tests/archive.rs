@@ -290,8 +290,8 @@ fn slices_write_one_dataset() {
     assert!(of_parts as u64 > 2 * count && empty > 0, "{of_parts} slices, {empty} empty ranges");
 }
 
-/// A run that was killed at any time continues with `--resume`: the dataset is that of one run, also if the captures have
-/// grown, and the files that were whole are not written again but the last.
+/// A run that was killed at any time continues with `--resume`: the dataset is that of one run, also if the captures
+/// have grown, and of the files that were whole only the last is written again.
 #[test]
 fn a_run_resumes() {
     let mut maker = long_traffic(3);

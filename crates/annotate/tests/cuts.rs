@@ -161,8 +161,8 @@ fn what_a_packet_ends_comes_after_the_cut() {
     assert_eq!(ports(&all), [before, behind].concat());
 }
 
-/// A record that ends at a cut has the confidence of what flows stated before it: not of the packet that reaches the cut,
-/// which a part of the capture up to the cut does not have.
+/// A record that ends at a cut has the confidence of what flows stated before it: not of the packet that reaches the
+/// cut, which a part of the capture up to the cut does not have.
 #[test]
 fn what_reaches_a_cut_states_nothing_before_it() {
     let [talker, listener, last] = [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3]];
