@@ -275,7 +275,7 @@ pub trait FlowUser<U> {
     /// Handles a packet of a flow that is not quiet, the first included, after it was counted.
     fn packet(&mut self, flow: &mut Flow<U>, event: &Event);
     /// Handles a packet with SYN, FIN or RST of a flow that is quiet.
-    fn quiet_flag(&mut self, _flow: &Flow<U>, _event: &Event) {}
+    fn quiet_flag(&mut self, _flow: &mut Flow<U>, _event: &Event) {}
     /// Another record of a flow that goes on begins with `event`.
     fn resume(&mut self, _flow: &mut Flow<U>, _event: &Event) {}
     /// The flow ends soon; the user may prefetch its data.

@@ -133,6 +133,34 @@ fn packets_have_their_numbers() {
     }
 }
 
+/// Ports that are opened again, minutes later and without an end between: a reader without cuts sees another flow, by
+/// the sequence number of its SYN, and reads what it states.
+#[test]
+fn ports_are_opened_again() {
+    let (client, server) = ([10, 0, 0, 1], [198, 51, 100, 7]);
+    let (there, back, ports) = ((client, server), (server, client), (6_000, 80));
+    let request = b"GET / HTTP/1.1\r\nHost: h1.larder.example\r\n\r\n";
+    for (pause_s, late) in [(0, false), (100, false), (100, true)] {
+        let mut maker = Maker::new(5);
+        let ask = |maker: &mut Maker, seq: u32| {
+            maker.push(tcp(there, ports, 0x02, seq, &[]));
+            maker.push(tcp(back, (80, 6_000), 0x12, 500, &[]));
+            maker.push(tcp(there, ports, 0x18, seq + 1, request));
+            maker.push(tcp(back, (80, 6_000), 0x18, 501, b"HTTP/1.1 200 OK\r\n\r\n"));
+        };
+        ask(&mut maker, 100);
+        maker.pause(pause_s * SECOND_NS);
+        if late {
+            maker.push(tcp(there, ports, 0x10, 101 + request.len() as u32, &[]));
+        }
+        ask(&mut maker, 70_000);
+        let folder = Folder::new();
+        let (path, _) = extracted(&folder.keep("all.pcapng", maker.pcapng()), &folder);
+        let requests = frames(&path).into_iter().filter(|frame| frame.bytes.ends_with(request));
+        assert_eq!(requests.count(), 2, "{pause_s} s, {late}");
+    }
+}
+
 /// Notes say what a reader would know from the packets that are left out.
 #[test]
 fn notes_replace_packets() {

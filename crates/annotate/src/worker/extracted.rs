@@ -6,7 +6,7 @@
 
 use larder_wire::note::Note;
 
-use super::lane::Lane;
+use super::lane::{Lane, app_by_port};
 use super::{FlowState, Purpose, Teaching};
 use crate::flow::tcp_flag::{ACK, FIN, RST, SYN};
 use crate::flow::{Event, Flow, protocol};
@@ -35,15 +35,48 @@ impl Lane<'_, '_> {
             false => event.time_ns < self.input.capture_start_ns.saturating_add(idle_ns),
         };
         if may_be_rest && !flow.is_quiet() {
-            let spare = &mut self.state.spare;
-            let known = flow.user.known.get_or_insert_with(|| spare.known());
-            known.rest_bytes = [HEAD_BYTES_MAX; 2];
+            self.expect_head(flow);
         }
         if event.is_made {
             let open = Note::Open(flow.key(), event.time_ns);
             self.output.notes.push((event.packet.saturating_add(1), open));
         }
         self.extract(event, false);
+    }
+
+    /// Takes payload of both ends of a flow: a reader may need to read a head in it.
+    fn expect_head(&mut self, flow: &mut Flow<FlowState>) {
+        let spare = &mut self.state.spare;
+        let known = flow.user.known.get_or_insert_with(|| spare.known());
+        known.rest_bytes = [HEAD_BYTES_MAX; 2];
+    }
+
+    /// Takes a packet with SYN, FIN or RST of a flow that is not read any more.
+    #[cold]
+    pub(super) fn extract_flag(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
+        self.extract(event, false);
+        if is_another_syn(flow, event) {
+            self.begin_again(flow);
+        }
+    }
+
+    /// Takes the first packet of a record of a flow that had one before.
+    #[cold]
+    pub(super) fn extract_rest(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
+        self.extract(event, false);
+        flow.set_quiet(flow.is_quiet() && flow.protocol != protocol::TCP);
+        if is_syn(flow, event) {
+            self.begin_again(flow);
+        }
+    }
+
+    /// A SYN that may open the ports again. Here the cuts, which begin sequence numbers again, hide whether it does; a
+    /// reader without cuts knows, and reads the head of another flow then.
+    fn begin_again(&mut self, flow: &mut Flow<FlowState>) {
+        if app_by_port(flow).is_none() {
+            self.expect_head(flow);
+            flow.set_quiet(false);
+        }
     }
 
     /// True while more of a flow is taken than what its statement needs: the state of a TCP connection depends on
@@ -61,6 +94,9 @@ impl Lane<'_, '_> {
         event: &Event,
         is_read: bool,
     ) -> bool {
+        if is_another_syn(flow, event) {
+            self.begin_again(flow);
+        }
         let known = flow.user.known.as_deref_mut();
         let is_done =
             known.as_ref().is_some_and(|known| known.own.as_ref().is_some_and(|own| own.is_done()));
@@ -92,4 +128,16 @@ impl Lane<'_, '_> {
         }
         !is_done
     }
+}
+
+/// True for a packet of a client that connects.
+fn is_syn(flow: &Flow<FlowState>, event: &Event) -> bool {
+    flow.protocol == protocol::TCP && event.tcp_flags & (SYN | ACK | RST) == SYN
+}
+
+/// True for such a packet that is not the one with which this end of the flow began, as far as this is known.
+fn is_another_syn(flow: &Flow<FlowState>, event: &Event) -> bool {
+    let is_source = event.from_low == flow.source_is_low;
+    let sent = if is_source { flow.sent_by_source() } else { flow.sent_by_destination() };
+    is_syn(flow, event) && sent.first_payload_seq() != Some(event.tcp_seq.wrapping_add(1))
 }

@@ -202,9 +202,9 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         }
     }
 
-    fn quiet_flag(&mut self, _flow: &Flow<FlowState>, event: &Event) {
+    fn quiet_flag(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
         if self.state.shared.purpose == Purpose::Extract {
-            self.extract(event, false);
+            self.extract_flag(flow, event);
         }
     }
 
@@ -221,8 +221,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
 
     fn resume(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
         if self.state.shared.purpose == Purpose::Extract {
-            self.extract(event, false);
-            flow.set_quiet(flow.is_quiet() && flow.protocol != protocol::TCP);
+            self.extract_rest(flow, event);
         } else if self.state.shared.options.store.is_some()
             && let Some(known) = &flow.user.known
             && known.has_names()
@@ -556,7 +555,7 @@ fn fill_end(end: &mut End, (addr, port): (Addr, u16), sent: &Sent, is_tcp: bool)
     end.unnamed_reason = None;
 }
 
-fn app_by_port(flow: &Flow<FlowState>) -> Option<App> {
+pub(super) fn app_by_port(flow: &Flow<FlowState>) -> Option<App> {
     let (low, high) = (flow.source().1, flow.destination().1);
     let either = |port| low == port || high == port;
     match flow.protocol {
