@@ -120,7 +120,9 @@ impl Lane<'_, '_> {
         let is_source = event.from_low == flow.source_is_low;
         let sent = if is_source { flow.sent_by_source() } else { flow.sent_by_destination() };
         let is_state = is_tcp && (sent.packets == 1 || event.tcp_flags & (SYN | FIN | RST) != 0);
-        if !is_done || is_taken || is_state {
+        // A bare acknowledgment changes nothing that a later packet's record depends on.
+        let may_state = !is_done && event.payload_len > 0;
+        if may_state || is_taken || is_state {
             self.extract(event, is_read && !is_done || is_head);
         }
         if is_done {
