@@ -9,7 +9,7 @@
 //! | packets | what is taken |
 //! |---|---|
 //! | for the name learner (DNS and the like, fragments; `crate::decode`) | all of it |
-//! | of a flow with payload, until it stated a name or will state none | what is read: all; others: headers, and one byte |
+//! | of a flow with payload, until it stated a name or will state none | what is read: all; others: headers, one byte |
 //! | of a flow that may have begun before the input | payload of each end: 64 KiB or 255 packets, over UDP 18 |
 //! | the first one of a flow in each minute; over TCP of each end | headers, and one byte |
 //! | with SYN, FIN or RST | headers, and one byte |
