@@ -32,6 +32,7 @@ const NOT_NAMES: &str =
     "not a names file of larder (no #larder-names 1); make one with --names-save";
 const FIELDS: &str =
     "#fields\tkind\tclient\taddress\tteacher\tsolicited\ttime_ns\tttl_s\tname\thead";
+const SAVE_AGAIN: &str = "save it again with --names-save";
 /// Longest line that is read; two names of 510 bytes, all escaped, and the rest.
 const LINE_BYTES_MAX: u64 = 8 << 10;
 
@@ -301,7 +302,7 @@ pub fn load(
         let read = std::io::Read::take(&mut *input, LINE_BYTES_MAX).read_line(&mut line).map_err(
             |error| match (error.kind(), number) {
                 (std::io::ErrorKind::InvalidData, 1) => NOT_NAMES.to_owned(),
-                _ => format!("line {number}: {error}; save it again with --names-save"),
+                _ => format!("line {number}: {error}; {SAVE_AGAIN}"),
             },
         )?;
         if read == 0 {
@@ -332,12 +333,13 @@ pub fn load(
         if text.starts_with('#') {
             continue;
         }
-        let fact = parse(text).ok_or_else(|| format!("line {number} can't be read"))?;
+        let bad = |why: &str| format!("line {number} {why}; {SAVE_AGAIN}");
+        let fact = parse(text).ok_or_else(|| bad("can't be read"))?;
         has_networks |= !fact.scope.is_none();
         let scope = if ignores_vlan { Scope::NONE } else { fact.scope };
         names
             .recall(recall, &fact.kind, scope, (fact.client, fact.addr), &fact.candidate())
-            .ok_or_else(|| format!("line {number}: no such kind, or an address is missing"))?;
+            .ok_or_else(|| bad("has an unknown kind, or no address"))?;
         count += 1;
         if count.is_multiple_of(FACTS_A_COMMIT) {
             names.commit_all(make_way).map_err(|error| error.to_string())?;
