@@ -140,7 +140,8 @@ fn ports_are_opened_again() {
     let (client, server) = ([10, 0, 0, 1], [198, 51, 100, 7]);
     let (there, back, ports) = ((client, server), (server, client), (6_000, 80));
     let request = b"GET / HTTP/1.1\r\nHost: h1.larder.example\r\n\r\n";
-    for (pause_s, late) in [(0, false), (100, false), (100, true)] {
+    let cases = [(0, false, false), (100, false, false), (100, true, false), (100, true, true)];
+    for (pause_s, is_cut, late) in cases {
         let mut maker = Maker::new(5);
         let ask = |maker: &mut Maker, seq: u32| {
             maker.push(tcp(there, ports, 0x02, seq, &[]));
@@ -150,6 +151,11 @@ fn ports_are_opened_again() {
         };
         ask(&mut maker, 100);
         maker.pause(pause_s * SECOND_NS);
+        if is_cut {
+            // Two packets move the clock.
+            maker.push(question([10, 0, 0, 2], 5_000, 1, 1));
+            maker.push(question([10, 0, 0, 2], 5_000, 2, 2));
+        }
         if late {
             maker.push(tcp(there, ports, 0x10, 101 + request.len() as u32, &[]));
         }
@@ -157,7 +163,7 @@ fn ports_are_opened_again() {
         let folder = Folder::new();
         let (path, _) = extracted(&folder.keep("all.pcapng", maker.pcapng()), &folder);
         let requests = frames(&path).into_iter().filter(|frame| frame.bytes.ends_with(request));
-        assert_eq!(requests.count(), 2, "{pause_s} s, {late}");
+        assert_eq!(requests.count(), 2, "{pause_s} s, {is_cut}, {late}");
     }
 }
 
