@@ -165,7 +165,7 @@ impl Knowledge {
                 || packets.waiting_bytes > WAITING_BYTES_MAX)
             && let Some(waiting) = packets.waiting.pop_front()
         {
-            while self.learner.names.commit()?.is_none() {}
+            self.learner.names.commit_all(&mut || ())?;
             self.uncommitted = 0;
             self.learn(waiting);
             if let Some(packets) = &mut self.packets
@@ -186,7 +186,7 @@ impl Knowledge {
             // A commit ends the overlay, and so the lookups as of a packet of it.
             if self.uncommitted >= OBSERVATIONS_MAX && self.packet_at(time_ns) == u64::MAX {
                 self.uncommitted = 0;
-                while self.learner.names.commit()?.is_none() {}
+                self.learner.names.commit_all(&mut || ())?;
             }
         }
         debug_assert!(time_ns >= self.now_ns, "invariant 1: times never go back");
@@ -269,7 +269,7 @@ impl Knowledge {
 
     /// Adds counts and damage to the summary; returns the names.
     pub fn finish(mut self, summary: &mut Summary) -> Result<Names, Error> {
-        while self.learner.names.commit()?.is_none() {}
+        self.learner.names.commit_all(&mut || ())?;
         summary.answers += self.learner.answers;
         if let Some(external_names) = &self.learner.external_names {
             external_names.add_damage(summary);

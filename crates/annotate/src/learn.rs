@@ -289,15 +289,10 @@ impl NameLearner {
             uncommitted += 1;
             if uncommitted == OBSERVATIONS_MAX {
                 uncommitted = 0;
-                while self.names.commit()?.is_none() {
-                    make_way();
-                }
+                self.names.commit_all(&mut make_way)?;
             }
         }
-        while self.names.commit()?.is_none() {
-            make_way();
-        }
-        Ok(())
+        self.names.commit_all(&mut make_way)
     }
 
     pub(crate) fn learn_observation(&mut self, packet: u64, observation: &DnsObservation) {

@@ -319,7 +319,7 @@ fn a_run_resumes() {
                 number if number == killed_after => {
                     std::fs::write(path.with_file_name(format!(".{name}.part")), &bytes[..9])
                 }
-                // A file that is written again is mended, others stay.
+                // The run replaces this file, and keeps the others.
                 number if number + 1 == killed_after => std::fs::write(path, "half an hour"),
                 _ => std::fs::write(path, b"kept"),
             }

@@ -181,14 +181,13 @@ impl Merge {
             1 => return Err(refused.remove(0)),
             _ => return Err(InputError::Several(refused)),
         }
-        let firsts = merge.heads.iter().map(|head| head.next.as_ref().map(|next| next.ts_ns));
-        let mut packed: Vec<(Option<i64>, usize)> = firsts.zip(0..).collect();
-        packed.retain(|&(first, number)| first.is_some() && merge.heads[number].is_packed());
         // One input alone has the thread of the whole stream.
-        packed.retain(|_| merge.heads.len() > 1);
-        packed.sort_unstable();
-        merge.packed = packed.into_iter().map(|(_, number)| number).collect();
-        merge.unpack_more();
+        if merge.heads.len() > 1 {
+            let order = merge.order.clone().into_sorted_vec();
+            let numbers = order.into_iter().rev().map(|Reverse((_, number))| number);
+            merge.packed = numbers.filter(|&number| merge.heads[number].is_packed()).collect();
+            merge.unpack_more();
+        }
         Ok(merge)
     }
 

@@ -201,7 +201,7 @@ impl Annotator {
         if self.uncommitted >= OBSERVATIONS_PER_COMMIT {
             self.uncommitted = 0;
             // The only reader is that of the names, which a stalled commit has synced.
-            while self.names.commit()?.is_none() {}
+            self.names.commit_all(&mut || ())?;
         }
         Ok(())
     }
@@ -414,7 +414,7 @@ impl Annotator {
     }
 
     fn finish(mut self, options: &Options, progress: &Progress) -> Result<Summary, Error> {
-        while self.names.commit()?.is_none() {}
+        self.names.commit_all(&mut || ())?;
         let mut summary = self.summary;
         save_all_names(&self.names, options, &mut summary)?;
         external_names::add(&self.damaged, &mut summary);

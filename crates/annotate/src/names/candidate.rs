@@ -212,15 +212,10 @@ impl Merging<'_> {
     /// one domain the owner of the alias owns the name too.
     fn is_target(&self, candidate: &Candidate<'_>, new: &Candidate<'_>) -> bool {
         let target = self.targets.iter().position(|target| *target == candidate.asked);
-        target.and_then(|at| self.led.get(at)).is_some_and(|led| {
-            is_asked_for(candidate.askers, *led) && !are_of_one_domain(candidate.asked, new.asked)
-        })
+        target
+            .and_then(|at| self.led.get(at))
+            .is_some_and(|led| candidate.is_chosen_over(new.asked, *led))
     }
-}
-
-/// True when at least as many clients queried a name directly as aliases have led to it.
-fn is_asked_for(askers: u8, led: u8) -> bool {
-    askers > 0 && askers >= led
 }
 
 impl<'a> Candidate<'a> {
@@ -243,6 +238,17 @@ impl<'a> Candidate<'a> {
 }
 
 impl Candidate<'_> {
+    /// True when clients queried this name directly, at least as many as aliases have led to it (`led`), and the owner
+    /// of an alias to it is of another domain. Within one domain the owner of the alias owns the name too.
+    pub(super) fn is_chosen_over(&self, owner: &[u8], led: u8) -> bool {
+        self.askers > 0 && self.askers >= led && !are_of_one_domain(self.asked, owner)
+    }
+
+    /// What [`Candidate::direct`] is with `led` clients that aliases have led here.
+    pub(super) fn is_direct(&self, led: u8) -> bool {
+        !self.head.is_empty() && self.is_chosen_over(self.head, led)
+    }
+
     /// The rank of its support at a time. The statement of a host counts more than its lease only
     /// until it expires: then the address may have another owner that states nothing.
     fn rank_at(&self, now_ns: i64) -> u8 {
@@ -281,9 +287,7 @@ pub(super) fn merge(old: &[u8], new: &Candidate<'_>, merging: Merging<'_>, out: 
     {
         (new.askers, new.asker) = (new.askers.saturating_add(1), asker);
     }
-    new.direct = !new.head.is_empty()
-        && is_asked_for(new.askers, merging.led_here)
-        && !are_of_one_domain(new.asked, new.head);
+    new.direct = new.is_direct(merging.led_here);
     let rank = new.rank_at(new.time_ns);
     for (at, candidate) in Candidates::new(old).enumerate() {
         if left == 0 {

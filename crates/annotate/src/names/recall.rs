@@ -27,7 +27,6 @@ use larder_wire::scope::Scope;
 use super::candidate::{Candidate, Candidates, merge};
 use super::{Alias, AliasObservation, Key, Names, Standing, is_address};
 use crate::Error;
-use crate::registered::are_of_one_domain;
 
 /// Entries between two commits to the engine: bounds the memory outside the budget.
 pub(crate) const FACTS_A_COMMIT: u64 = 1 << 12;
@@ -141,12 +140,8 @@ impl Names {
             .collect();
         let mut all: Vec<Candidate<'_>> = Candidates::new(entry)
             .zip(&heads)
-            .map(|(candidate, head)| {
-                let direct = !head.is_empty()
-                    && candidate.askers > 0
-                    && !are_of_one_domain(candidate.asked, head);
-                Candidate { head, direct, ..candidate }
-            })
+            .map(|(candidate, head)| Candidate { head, ..candidate })
+            .map(|candidate| Candidate { direct: candidate.is_direct(0), ..candidate })
             .collect();
         all.sort_by_key(Candidate::rank);
         let mut ordered: Vec<Candidate<'_>> = Vec::new();
@@ -155,8 +150,7 @@ impl Names {
             // The owner of a zone can point an alias at any name: it does not come before that, if clients queried
             // that themselves.
             let is_target = |known: &Candidate<'_>| {
-                known.askers > 0
-                    && !are_of_one_domain(known.asked, new.asked)
+                known.is_chosen_over(new.asked, 0)
                     && view.has_owner(known.asked, u64::MAX, |owner| owner == new.asked)
             };
             let place = ordered.iter().rposition(is_target).map_or(0, |at| at + 1);

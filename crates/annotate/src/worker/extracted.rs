@@ -9,7 +9,7 @@ use larder_wire::note::Note;
 use super::lane::{Lane, app_by_port};
 use super::{FlowState, Purpose, Teaching};
 use crate::flow::tcp_flag::{ACK, FIN, RST, SYN};
-use crate::flow::{Event, Flow, protocol};
+use crate::flow::{Event, Flow, Sent, protocol};
 use crate::own_name::{DATAGRAMS_MAX, HEAD_BYTES_MAX, SEGMENTS_MAX, may_follow, may_state};
 
 impl Lane<'_, '_> {
@@ -117,9 +117,8 @@ impl Lane<'_, '_> {
             // A reader gives up.
             known.rest_bytes[usize::from(event.from_low)] = 0;
         }
-        let is_source = event.from_low == flow.source_is_low;
-        let sent = if is_source { flow.sent_by_source() } else { flow.sent_by_destination() };
-        let is_state = is_tcp && (sent.packets == 1 || event.tcp_flags & (SYN | FIN | RST) != 0);
+        let is_first = sent_by_sender(flow, event).packets == 1;
+        let is_state = is_tcp && (is_first || event.tcp_flags & (SYN | FIN | RST) != 0);
         // A bare acknowledgment changes nothing that a later packet's record depends on.
         let may_state = !is_done && event.payload_len > 0;
         if may_state || is_taken || is_state {
@@ -139,7 +138,14 @@ fn is_syn(flow: &Flow<FlowState>, event: &Event) -> bool {
 
 /// True for such a packet that is not the one with which this end of the flow began, as far as this is known.
 fn is_another_syn(flow: &Flow<FlowState>, event: &Event) -> bool {
-    let is_source = event.from_low == flow.source_is_low;
-    let sent = if is_source { flow.sent_by_source() } else { flow.sent_by_destination() };
-    is_syn(flow, event) && sent.first_payload_seq() != Some(event.tcp_seq.wrapping_add(1))
+    let first_seq = sent_by_sender(flow, event).first_payload_seq();
+    is_syn(flow, event) && first_seq != Some(event.tcp_seq.wrapping_add(1))
+}
+
+/// The counts of the end that sent a packet.
+fn sent_by_sender<'a>(flow: &'a Flow<FlowState>, event: &Event) -> &'a Sent {
+    match event.from_low == flow.source_is_low {
+        true => flow.sent_by_source(),
+        false => flow.sent_by_destination(),
+    }
 }
