@@ -45,10 +45,11 @@ impl Extras {
         }
     }
 
-    /// The addresses that were taken last, if they are of the packet at `place`.
-    pub fn of_last(&self, place: u32) -> impl Iterator<Item = Addr> {
-        let last = self.packets.iter().rev().take_while(move |(_, of)| *of == place);
-        last.map(|(number, _)| self.list[*number as usize])
+    /// The addresses of the packet at `place`.
+    pub fn of(&self, place: u32) -> impl Iterator<Item = Addr> {
+        let start = self.packets.partition_point(|(_, of)| *of < place);
+        let own = self.packets[start..].iter().take_while(move |(_, of)| *of == place);
+        own.map(|(number, _)| self.list[*number as usize])
     }
 
     /// Adds the places of packets with one of these addresses to `out`; some twice.

@@ -22,6 +22,7 @@
 
 mod capture;
 mod follow;
+mod places;
 mod segment;
 mod spans;
 
@@ -31,18 +32,17 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use larder_wire::scope::Scope;
-
 use crate::block::{self, Interface, PLACE_BYTES};
 use crate::files::{self, Kind};
 use crate::flow_event::NameRole;
-use crate::flows::{Flow, Flows};
+use crate::flows::Flows;
 use crate::index::{Damaged, Index, NAMELESS, reversed};
 use crate::journal::StoredEvent;
 use crate::options::StoreError;
-use crate::query::{Query, Term};
+use crate::query::Query;
+use places::Place;
 use segment::Opened;
-use spans::{Span, Spans, is_in};
+use spans::Spans;
 
 pub use capture::Writer;
 pub use follow::POLL_MS;
@@ -154,7 +154,8 @@ pub struct Finder {
 struct Search<'a, 'v> {
     query: &'a Query,
     options: FindOptions,
-    spans: Spans,
+    /// Of each term that is a name, by the term's number.
+    spans: Vec<Spans>,
     /// The known beginnings of runs.
     runs: BTreeSet<u64>,
     summary: Summary,
@@ -245,7 +246,7 @@ impl Finder {
         let mut made = HashMap::new();
         let spans = match query.has_names() {
             true => self.spans(numbers, query, options, is_scan, &mut made)?,
-            false => Default::default(),
+            false => (query.terms.iter().map(|_| Spans::default()).collect(), BTreeSet::new()),
         };
         let (spans, runs) = spans;
         let mut search = Search { query, options, spans, runs, summary: Summary::default(), visit };
@@ -288,8 +289,8 @@ impl Finder {
         is_ours.then_some(Damage { segment: number, packets: None, bytes })
     }
 
-    /// The spans of flows with one of the names. Segments that were read whole for that are left in
-    /// `made`.
+    /// The spans of flows with the name of each term. Segments that were read whole for that are
+    /// left in `made`.
     fn spans(
         &self,
         numbers: &[u64],
@@ -297,7 +298,7 @@ impl Finder {
         options: FindOptions,
         is_scan: bool,
         made: &mut HashMap<u64, Opened>,
-    ) -> Result<(Spans, BTreeSet<u64>), StoreError> {
+    ) -> Result<(Vec<Spans>, BTreeSet<u64>), StoreError> {
         let (mut events, mut runs) = (Vec::new(), BTreeSet::new());
         let mut ends = Vec::new();
         for number in numbers {
@@ -311,18 +312,20 @@ impl Finder {
                     events_of(&opened.index, query, options, is_scan).unwrap_or_default()
                 }
             };
-            events.extend(found.named.into_iter().map(|event| (event, run)));
+            events.extend(found.named.into_iter().map(|(term, event)| (term, event, run)));
             ends.extend(found.ends);
             if opened.flows.is_some() && made.len() < MADE_MAX {
                 made.insert(*number, opened);
             }
         }
-        let mut spans = Spans::default();
-        for (event, run) in events {
+        let mut spans: Vec<Spans> = query.terms.iter().map(|_| Spans::default()).collect();
+        for (term, event, run) in events {
             let run_end = runs.range(run + 1..).next().copied().unwrap_or(u64::MAX);
-            spans.add(&event, run_end);
+            spans[term].add(&event, run_end);
         }
-        ends.iter().for_each(|event| spans.limit(event));
+        for of_term in &mut spans {
+            ends.iter().for_each(|event| of_term.limit(event));
+        }
         Ok((spans, runs))
     }
 }
@@ -330,8 +333,8 @@ impl Finder {
 /// The events of an index that match.
 #[derive(Debug, Default)]
 struct Notes {
-    /// Flows with one of the names.
-    named: Vec<StoredEvent>,
+    /// Flows with the name of a term, and its number.
+    named: Vec<(usize, StoredEvent)>,
     /// Flows that have ended; their names may be in another index.
     ends: Vec<StoredEvent>,
 }
@@ -348,9 +351,8 @@ fn events_of(
             if event.end.is_some() {
                 events.ends.push(event.clone());
             }
-            if matches_event(&event, query, options) {
-                events.named.push(event);
-            }
+            let terms = terms_of(&event, query, options);
+            events.named.extend(terms.map(|term| (term, event.clone())));
         }
         return Ok(events);
     }
@@ -360,8 +362,7 @@ fn events_of(
         }
         Ok(text.is_empty())
     })?;
-    for term in &query.terms {
-        let Term::Name(pattern) = term else { continue };
+    for (term, pattern) in query.names() {
         let (prefix, is_exact) = pattern.prefix();
         index.names(&prefix, |text, role, event| {
             if is_exact && text != prefix {
@@ -369,7 +370,7 @@ fn events_of(
             }
             let is_wanted = role != NAMELESS && options.wants_role(role);
             if is_wanted && (is_exact || pattern.matches(&reversed(text))) {
-                events.named.push(index.event(event)?);
+                events.named.push((term, index.event(event)?));
             }
             Ok(true)
         })?;
@@ -377,156 +378,26 @@ fn events_of(
     Ok(events)
 }
 
-fn matches_event(event: &StoredEvent, query: &Query, options: FindOptions) -> bool {
-    event
-        .names
-        .iter()
-        .any(|(role, name)| options.wants_role(*role as u8) && query.matches_name(name.as_bytes()))
+/// Numbers of the terms whose name the event has.
+fn terms_of<'a>(
+    event: &'a StoredEvent,
+    query: &'a Query,
+    options: FindOptions,
+) -> impl Iterator<Item = usize> + 'a {
+    let named = query.names().filter(move |(_, pattern)| {
+        let mut names = event.names.iter();
+        names
+            .any(|(role, name)| options.wants_role(*role as u8) && pattern.matches(name.as_bytes()))
+    });
+    named.map(|(term, _)| term)
 }
 
 impl Search<'_, '_> {
-    /// Places of the matching packets of a segment, in order.
-    fn places(&self, opened: &mut Opened, is_scan: bool, seed: u64) -> io::Result<Vec<u32>> {
-        if is_scan {
-            opened.walk(seed)?;
-        } else {
-            match self.places_by_index(&opened.index) {
-                Ok(places) if opened.index.has_extras => return Ok(places),
-                Ok(places) => return self.with_extras(opened, places, seed),
-                Err(Damaged) => opened.look_through(seed)?,
-            }
-        }
-        let position = opened.index.identity.position;
-        let Some(flows) = &opened.flows else { return Ok(Vec::new()) };
-        Ok(self.places_by_scan(position, flows))
-    }
-
-    /// Adds the places that an index of version 1 lacks: it has only the ends of flows.
-    fn with_extras(
-        &self,
-        opened: &mut Opened,
-        mut places: Vec<u32>,
-        seed: u64,
-    ) -> io::Result<Vec<u32>> {
-        let wanted = self.query.addresses();
-        if wanted.is_empty() || !self.wants_time_of(&opened.index) {
-            return Ok(places);
-        }
-        opened.walk(seed)?;
-        if let Some(flows) = &opened.flows {
-            flows.extras.places(&wanted, &mut places);
-        }
-        places.sort_unstable();
-        places.dedup();
-        Ok(places)
-    }
-
-    fn places_by_scan(&self, position: u64, flows: &Flows) -> Vec<u32> {
-        let about: Vec<(bool, &[Span], Scope)> = flows
-            .list
-            .iter()
-            .map(|Flow { key, .. }| (self.query.matches_key(key), self.spans.of(key), key.scope))
-            .collect();
-        let wanted = flows.packets.iter().filter(|(flow, place)| {
-            let (is_wanted, spans, scope) = about[*flow as usize];
-            is_wanted || is_in(spans, scope, position + u64::from(*place) * PLACE_BYTES)
-        });
-        let mut places: Vec<u32> = wanted.map(|(_, place)| *place).collect();
-        flows.extras.places(&self.query.addresses(), &mut places);
-        places.sort_unstable();
-        places.dedup();
-        places
-    }
-
-    /// False: no packet of the segment has a time in range.
-    fn wants_time_of(&self, index: &Index) -> bool {
-        let (least, greatest) = index.times_ns;
-        let (from, to) = (self.options.from_ns, self.options.to_ns);
-        from.is_none_or(|from| greatest >= from) && to.is_none_or(|to| to > least)
-    }
-
-    fn places_by_index(&self, index: &Index) -> Result<Vec<u32>, Damaged> {
-        if !self.wants_time_of(index) {
-            return Ok(Vec::new());
-        }
-        let mut places = Vec::new();
-        for flow in self.flows_by_key(index)? {
-            index.places(flow as usize, &mut places)?;
-        }
-        for wanted in self.query.addresses() {
-            index.with_extra(*wanted.start(), *wanted.end(), &mut places)?;
-        }
-        self.add_named(index, &mut places)?;
-        places.sort_unstable();
-        places.dedup();
-        Ok(places)
-    }
-
-    /// Flows that match by their key.
-    fn flows_by_key(&self, index: &Index) -> Result<Vec<u32>, Damaged> {
-        let mut flows = Vec::new();
-        for term in &self.query.terms {
-            let mut some = Vec::new();
-            match term {
-                Term::Name(_) => continue,
-                Term::Net(first, last) => index.with_address(*first, *last, &mut some)?,
-                Term::Flow([one, other], _) => match one.addr.or(other.addr) {
-                    Some(addr) => index.with_address(addr, addr, &mut some)?,
-                    None => some.extend(0..index.flows() as u32),
-                },
-                Term::Community(_) => some.extend(0..index.flows() as u32),
-            }
-            for flow in some {
-                if matches!(term, Term::Net(..)) || term.matches_key(&index.key(flow as usize)?) {
-                    flows.push(flow);
-                }
-            }
-        }
-        flows.sort_unstable();
-        flows.dedup();
-        Ok(flows)
-    }
-
-    /// Adds packets of flows that match by name.
-    fn add_named(&self, index: &Index, places: &mut Vec<u32>) -> Result<(), Damaged> {
-        let position = index.identity.position;
-        let mut of_flow = Vec::new();
-        let mut add = |flow: usize, scope: Scope, spans: &[Span]| {
-            of_flow.clear();
-            index.places(flow, &mut of_flow)?;
-            let at = |place: u32| position + u64::from(place) * PLACE_BYTES;
-            of_flow.retain(|place| is_in(spans, scope, at(*place)));
-            places.extend_from_slice(&of_flow);
-            Ok(())
-        };
-        // The shorter list is looked up in the other.
-        if self.spans.0.len() < index.flows() {
-            let end = position + index.bytes;
-            for (key, spans) in self.spans.0.values() {
-                let is_here = |span: &Span| span.first < end && span.end > position;
-                if spans.iter().any(is_here) {
-                    for (flow, scope) in index.find(key)? {
-                        add(flow, scope, spans)?;
-                    }
-                }
-            }
-        } else {
-            for flow in 0..index.flows() {
-                let key = index.key(flow)?;
-                let spans = self.spans.of(&key);
-                if !spans.is_empty() {
-                    add(flow, key.scope, spans)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Visits the packets at these places.
     fn show(
         &mut self,
         opened: &mut Opened,
-        places: &[u32],
+        places: &[Place],
         interfaces: &mut Vec<Interface>,
     ) -> io::Result<ControlFlow<()>> {
         if places.is_empty() {
@@ -538,17 +409,24 @@ impl Search<'_, '_> {
         let mut buffer = Vec::new();
         let mut lost = 0;
         let mut flow = ControlFlow::Continue(());
-        for place in places {
+        for (at, (place, part)) in places.iter().enumerate() {
+            // A packet that matches in several parts of time occurs as often.
+            let is_first = at == 0 || places[at - 1].0 != *place;
             let offset = u64::from(*place) * PLACE_BYTES;
             // Damage affects only the packets that it touches: each of the others is found by its
             // own place.
             let Some(block) = opened.block(offset, is_sparse, &mut buffer)? else {
-                lost += 1;
+                lost += u64::from(is_first);
                 continue;
             };
+            let is_other =
+                |packet: &block::PacketBlock<'_>| self.query.part_of(packet.ts_ns) != *part;
+            if block::packet(block).is_some_and(|packet| is_other(&packet)) {
+                continue;
+            }
             let at = (identity.number, identity.position + offset);
             match self.show_one(block, at, &numbers, interfaces) {
-                ControlFlow::Continue(is_packet) => lost += u64::from(!is_packet),
+                ControlFlow::Continue(is_packet) => lost += u64::from(!is_packet && is_first),
                 ControlFlow::Break(()) => {
                     flow = ControlFlow::Break(());
                     break;

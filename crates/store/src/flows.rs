@@ -41,6 +41,8 @@ pub(crate) struct Flows {
     pub list: Vec<Flow>,
     /// Flow and place of each packet that has a flow, in order.
     pub packets: Vec<(u32, u32)>,
+    /// Places of packets that have none, in order.
+    pub without_flow: Vec<u32>,
     /// Addresses of packets that are no end of their flows.
     pub extras: Extras,
     /// All packets.
@@ -63,6 +65,7 @@ impl Flows {
         Flows {
             list: Vec::new(),
             packets: Vec::new(),
+            without_flow: Vec::new(),
             extras: Extras::default(),
             count: 0,
             first_ns: None,
@@ -95,8 +98,11 @@ impl Flows {
         self.first_ns.get_or_insert(found.ts_ns);
         self.last_ns = self.last_ns.max(Some(found.ts_ns));
         self.least_ns = Some(self.least_ns.map_or(found.ts_ns, |least| least.min(found.ts_ns)));
-        let link_type = *self.links.get(found.interface as usize)?;
         let place = u32::try_from(offset / PLACE_BYTES).ok()?;
+        let Some(&link_type) = self.links.get(found.interface as usize) else {
+            self.without_flow.push(place);
+            return None;
+        };
         match packet::decode_plain(link_type, found.frame) {
             Some(plain) => Some(self.put(&plain, place)),
             None => self.rare(link_type, &found, place),
@@ -117,7 +123,10 @@ impl Flows {
         let decoded = packet::decode(link_type, found.frame).ok();
         let ends = decoded.map(|decoded| [decoded.src, decoded.dst]);
         self.extras.take(place, ends, |visit| packet::addresses(link_type, found.frame, visit));
-        let mut decoded = decoded?;
+        let Some(mut decoded) = decoded else {
+            self.without_flow.push(place);
+            return None;
+        };
         if decoded.fragment.is_some() {
             self.join(&mut decoded, found.frame, found.ts_ns, place);
         }

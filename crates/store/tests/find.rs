@@ -10,15 +10,6 @@ use std::time::{Duration, Instant};
 use common::world::*;
 use common::*;
 use larder_store::{FindOptions, Finder, Options, Query, Store};
-use larder_testkit::wait::until_so_or;
-
-/// Waits until all packets of `world` that have an address can be found.
-fn settle(world: &World) {
-    let words = ["0.0.0.0/0".to_owned()];
-    let wanted = world.expected(&world.packets, &words, FindOptions::default()).len();
-    let found = || find(&world.directory, &words, FindOptions::default(), false).0.len();
-    until_so_or(|| format!("{} of {wanted}", found()), || found() == wanted);
-}
 
 /// Runs random searches; the packets from index `first` on exist.
 fn ask(world: &mut World, first: usize, questions: usize) {
@@ -219,13 +210,23 @@ fn empty_and_missing_folders() {
 /// last one.
 #[test]
 fn following_shows_all_that_comes() {
+    let word = |word: &str| Question::Word(String::new(), word.to_owned());
+    let below = || word("*.example.com");
+    let joined = Question::All(vec![
+        Question::Any(vec![below(), Question::Port(2000, 2000)]),
+        Question::Not(Box::new(word("10.0.1.0/24"))),
+        Question::After(5_000),
+    ]);
     let words = [
-        (70, "10.0.0.0/16", true),
-        (71, "*.example.com", true),
-        (72, "0.0.0.0/0", true),
-        (73, "*.example.com", false),
+        (70, word("10.0.0.0/16"), true),
+        (71, below(), true),
+        (72, word("0.0.0.0/0"), true),
+        (73, below(), false),
+        (74, joined.clone(), true),
+        (75, joined, false),
+        (76, Question::Not(Box::new(word("0.0.0.0/0"))), true),
     ];
-    for (seed, word, is_prompt) in words {
+    for (seed, question, is_prompt) in words {
         let folder = tempfile::tempdir().unwrap();
         let mut options = options(folder.path());
         if !is_prompt {
@@ -233,8 +234,7 @@ fn following_shows_all_that_comes() {
         }
         let mut world = World::new(seed, folder.path(), options);
         world.is_prompt = is_prompt;
-        let words = [word.to_owned()];
-        let query = Query::parse(&words).unwrap();
+        let query = Query::read(&question.text(), 0).unwrap();
         let is_over = AtomicBool::new(false);
         // Following needs a store.
         drop(Store::open(world.options.clone(), &interfaces()).unwrap());
@@ -269,7 +269,7 @@ fn following_shows_all_that_comes() {
             }
             is_over.store(true, Ordering::Release);
             let found = follower.join().unwrap();
-            (found, world.expected(&world.packets, &words, FindOptions::default()))
+            (found, world.answer(&question, FindOptions::default()))
         });
         let late = found.windows(2).filter(|pair| pair[0].0 > pair[1].0).count();
         let count = found.len();
@@ -279,7 +279,7 @@ fn following_shows_all_that_comes() {
         assert_eq!(sorted.len(), count, "each once");
         if is_prompt {
             assert_eq!(late, 0);
-            assert!(sorted == expected, "{word}: {count} of {}", expected.len());
+            assert!(sorted == expected, "{question:?}: {count} of {}", expected.len());
         } else {
             assert!(sorted.iter().all(|packet| expected.contains(packet)));
             assert!(late > 0 && count > expected.len() / 2, "{late}, {count}");
@@ -421,28 +421,6 @@ fn a_damaged_beginning_is_reported() {
     let (found, summary) = find(folder.path(), &words, FindOptions::default(), false);
     assert!(found.len() < all.len());
     assert_eq!(summary.damaged.iter().map(|damage| damage.segment).collect::<Vec<_>>(), [3]);
-}
-
-/// An index of the version before packets had other addresses than the ends of their flows.
-fn of_version_1(index: &[u8]) -> Vec<u8> {
-    const SHIFT: u64 = 2 * 16;
-    let long = |at: usize| u64::from_le_bytes(*index[at..].first_chunk().unwrap());
-    let header_bytes = 8 + 7 * 8 + 8 * 16 + 16 + 4;
-    let end = long(64 + 6 * 16) as usize;
-    let body = &index[header_bytes..end];
-    let mut out = b"LARDERI1".to_vec();
-    out.extend_from_slice(&index[8..64]);
-    for section in 0..6 {
-        out.extend_from_slice(&(long(64 + section * 16) - SHIFT).to_le_bytes());
-        out.extend_from_slice(&long(64 + section * 16 + 8).to_le_bytes());
-    }
-    let mut checksums: Vec<u8> =
-        body.chunks(4096).flat_map(|page| crc32fast::hash(page).to_le_bytes()).collect();
-    checksums.extend_from_slice(&crc32fast::hash(&checksums).to_le_bytes());
-    out.extend_from_slice(&(end as u64 - SHIFT).to_le_bytes());
-    out.extend_from_slice(&(checksums.len() as u64).to_le_bytes());
-    out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
-    [out, body.to_vec(), checksums].concat()
 }
 
 /// GRE around the IP packet of a frame.

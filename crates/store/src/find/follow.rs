@@ -19,8 +19,9 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use super::places::Facts;
 use super::segment::{found, number_of};
-use super::{Damage, FindOptions, Finder, Search, Summary, Visit, events_of, is_in, matches_event};
+use super::{Damage, FindOptions, Finder, Search, Summary, Visit, events_of, terms_of};
 use crate::FlowKey;
 use crate::block::{self, Interface, PLACE_BYTES, Walker};
 use crate::files::{self, Identity, Kind};
@@ -126,14 +127,17 @@ impl Finder {
         let identity = Identity::parse(&head[..read]).filter(|found| found.number == number);
         let Some(identity) = identity else { return Ok(None) };
         if search.runs.insert(identity.run) {
-            search.spans.end_run(identity.run);
+            search.spans.iter_mut().for_each(|spans| spans.end_run(identity.run));
         }
         if journal.is_none()
             && let Ok(Ok(index)) = Index::open(&files::path(&self.directory, number, Kind::Index))
             && let Ok(events) = events_of(&index, search.query, search.options, false)
         {
-            events.named.iter().for_each(|event| search.spans.add(event, u64::MAX));
-            events.ends.iter().for_each(|event| search.spans.limit(event));
+            let named = &events.named;
+            named.iter().for_each(|(term, event)| search.spans[*term].add(event, u64::MAX));
+            for spans in &mut search.spans {
+                events.ends.iter().for_each(|event| spans.limit(event));
+            }
         }
         Ok(Some(Tail {
             identity,
@@ -202,24 +206,26 @@ impl Tail {
         let mut named = Vec::new();
         while let Some((event, used)) = journal::next(&self.frames[at..]) {
             at += used;
-            let is_meant = matches_event(&event, search.query, search.options);
-            if event.names.is_empty() || !is_meant {
-                search.spans.limit(&event);
-            } else {
-                search.spans.add(&event, u64::MAX);
-                named.push(event);
+            let terms: Vec<usize> = terms_of(&event, search.query, search.options).collect();
+            for (term, spans) in search.spans.iter_mut().enumerate() {
+                match terms.contains(&term) {
+                    true => spans.add(&event, u64::MAX),
+                    false => spans.limit(&event),
+                }
             }
+            named.extend(terms.into_iter().map(|term| (term, event.clone())));
         }
         self.frames.drain(..at);
-        for event in named {
-            self.show_passed(&event, search, interfaces)?;
+        for (term, event) in named {
+            self.show_passed(term, &event, search, interfaces)?;
         }
         Ok(())
     }
 
-    /// Shows packets of a flow that came before its name.
+    /// Shows packets of a flow that came before the name of a term.
     fn show_passed(
         &mut self,
+        term: usize,
         event: &StoredEvent,
         search: &mut Search<'_, '_>,
         interfaces: &[Interface],
@@ -230,7 +236,7 @@ impl Tail {
             return Ok(());
         }
         let position = self.identity.position;
-        let Some(span) = search.spans.of_event(event) else { return Ok(()) };
+        let Some(span) = search.spans[term].of_event(event) else { return Ok(()) };
         let first = span.first.saturating_sub(position) / PLACE_BYTES;
         let start = self.flows.packets.partition_point(|(_, place)| u64::from(*place) < first);
         for &(of, place) in &self.flows.packets[start..] {
@@ -238,7 +244,8 @@ impl Tail {
             if position + offset >= span.end {
                 break;
             }
-            if !event.is_of(&self.flows.list[of as usize].key) || !self.shown.insert(place) {
+            let key = self.flows.list[of as usize].key;
+            if !event.is_of(&key) || self.shown.contains(&place) {
                 continue;
             }
             let mut head = [0; 8];
@@ -246,6 +253,12 @@ impl Tail {
             let mut bytes = vec![0; block::word(&head, 4).unwrap_or(0).min(16 << 20) as usize];
             self.file.read_exact_at(&mut bytes, offset)?;
             let at = (self.identity.number, position + offset);
+            let part = search.query.part_of(block::packet(&bytes).map_or(0, |packet| packet.ts_ns));
+            let facts = Facts { key: Some(&key), position: at.1, part };
+            if !search.matches(facts, &mut |term| has_extra(search, &self.flows, place, term)) {
+                continue;
+            }
+            self.shown.insert(place);
             if search.show_one(&bytes, at, &self.interfaces, interfaces).is_break() {
                 search.summary.is_broken_off = true;
                 break;
@@ -264,12 +277,12 @@ impl Tail {
             let flow = flows.block(offset, bytes);
             let place = (offset / PLACE_BYTES) as u32;
             let position = identity.position + offset;
-            let is_of_flow = flow.is_some_and(|flow| {
-                let key = flows.list[flow as usize].key;
-                search.query.matches_key(&key) || is_in(search.spans.of(&key), key.scope, position)
-            });
-            let is_wanted = is_of_flow
-                || flows.extras.of_last(place).any(|addr| search.query.matches_address(addr));
+            let Some(packet) = block::packet(bytes) else { return };
+            let key = flow.map(|flow| flows.list[flow as usize].key);
+            let part = search.query.part_of(packet.ts_ns);
+            let facts = Facts { key: key.as_ref(), position, part };
+            let is_wanted =
+                search.matches(facts, &mut |term| has_extra(search, flows, place, term));
             if !is_wanted || search.summary.is_broken_off {
                 return;
             }
@@ -280,4 +293,9 @@ impl Tail {
             }
         });
     }
+}
+
+/// Whether the packet at a place has an address of a term in a header other than its flow's.
+fn has_extra(search: &Search<'_, '_>, flows: &Flows, place: u32, term: usize) -> bool {
+    flows.extras.of(place).any(|addr| search.query.has_address(term, addr))
 }

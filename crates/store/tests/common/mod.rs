@@ -146,3 +146,25 @@ pub fn all_frames(directory: &Path) -> Vec<(i64, Vec<u8>)> {
         .flat_map(|name| frames(&std::fs::read(directory.join(name)).expect("a segment")))
         .collect()
 }
+
+/// An index of the version before packets had other addresses than the ends of their flows.
+pub fn of_version_1(index: &[u8]) -> Vec<u8> {
+    const SHIFT: u64 = 2 * 16;
+    let long = |at: usize| u64::from_le_bytes(*index[at..].first_chunk().unwrap());
+    let header_bytes = 8 + 7 * 8 + 8 * 16 + 16 + 4;
+    let end = long(64 + 6 * 16) as usize;
+    let body = &index[header_bytes..end];
+    let mut out = b"LARDERI1".to_vec();
+    out.extend_from_slice(&index[8..64]);
+    for section in 0..6 {
+        out.extend_from_slice(&(long(64 + section * 16) - SHIFT).to_le_bytes());
+        out.extend_from_slice(&long(64 + section * 16 + 8).to_le_bytes());
+    }
+    let mut checksums: Vec<u8> =
+        body.chunks(4096).flat_map(|page| crc32fast::hash(page).to_le_bytes()).collect();
+    checksums.extend_from_slice(&crc32fast::hash(&checksums).to_le_bytes());
+    out.extend_from_slice(&(end as u64 - SHIFT).to_le_bytes());
+    out.extend_from_slice(&(checksums.len() as u64).to_le_bytes());
+    out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
+    [out, body.to_vec(), checksums].concat()
+}

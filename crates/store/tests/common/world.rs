@@ -7,6 +7,7 @@ use larder_store::{
     FindOptions, Finder, FlowEvent, FlowKey, NameRole, Options, Query, Store, Summary,
 };
 pub use larder_testkit::random::Random;
+use larder_testkit::wait::until_so_or;
 use larder_wire::{Name, community_id};
 
 use super::*;
@@ -43,6 +44,44 @@ pub const NAMES: [&str; 8] = [
 const ROLES: [NameRole; 4] =
     [NameRole::Destination, NameRole::Source, NameRole::Candidate, NameRole::Lookup];
 
+/// A random query, as a tree.
+#[derive(Clone, Debug)]
+pub enum Question {
+    All(Vec<Question>),
+    Any(Vec<Question>),
+    Not(Box<Question>),
+    /// A word of [`World::word`], in a form with or without its field.
+    Word(String, String),
+    Port(u16, u16),
+    Protocol(u8),
+    Vlan(Option<u16>),
+    After(i64),
+    Before(i64),
+}
+
+impl Question {
+    /// The text of the query, which has parentheses around each part.
+    pub fn text(&self) -> String {
+        let joined = |parts: &[Question], by: &str| {
+            let texts: Vec<String> = parts.iter().map(Question::text).collect();
+            format!("({})", texts.join(by))
+        };
+        let seconds = |ns: i64| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+        match self {
+            Question::All(parts) => joined(parts, " and "),
+            Question::Any(parts) => joined(parts, " || "),
+            Question::Not(inner) => format!("not {}", inner.text()),
+            Question::Word(field, word) => format!("{field}{word}"),
+            Question::Port(first, last) => format!("port {first}-{last}"),
+            Question::Protocol(number) => format!("proto == {number}"),
+            Question::Vlan(Some(id)) => format!("vlan {id}"),
+            Question::Vlan(None) => "vlan".to_owned(),
+            Question::After(ns) => format!("after {}", seconds(*ns)),
+            Question::Before(ns) => format!("before {}", seconds(*ns)),
+        }
+    }
+}
+
 pub struct World {
     pub chance: Random,
     pub directory: PathBuf,
@@ -63,12 +102,22 @@ fn frame(kind: usize, length: usize) -> Vec<u8> {
     let payload = vec![kind as u8; length];
     let host = |number: usize| [10, 0, (number % 3) as u8, number as u8];
     match kind {
-        0..6 => udp(host(kind), 1000 + kind as u16, [192, 0, 2, 1], 53, &payload),
+        0..4 => udp(host(kind), 1000 + kind as u16, [192, 0, 2, 1], 53, &payload),
+        4..6 => tagged(
+            &[7, 8][..kind - 3],
+            &udp(host(kind), 1000 + kind as u16, [192, 0, 2, 1], 53, &payload),
+        ),
         6..10 => tcp(host(kind % 5), 2000, [198, 51, 100, kind as u8], 443, &payload),
         10..12 => tcp([198, 51, 100, 6], 443, host(1), 3000 + kind as u16, &payload),
         12 => udp([10, 0, 0, 9], 5, [10, 0, 0, 9], 5, &payload),
         _ => ethernet(&payload, 0x0806),
     }
+}
+
+/// The frame with VLAN tags, the outermost first.
+fn tagged(ids: &[u16], frame: &[u8]) -> Vec<u8> {
+    let tags = ids.iter().flat_map(|id| [0x81, 0, (id >> 8) as u8, *id as u8]);
+    [&frame[..12], &tags.collect::<Vec<u8>>(), &frame[12..]].concat()
 }
 
 /// A frame without a flow, as long as that of [`frame`] for the kind that has none, and its
@@ -212,6 +261,75 @@ impl World {
         }
     }
 
+    /// A query of at most this depth.
+    pub fn question(&mut self, depth: usize) -> Question {
+        let some = |world: &mut World| {
+            let count = 1 + world.chance.below(3);
+            (0..count).map(|_| world.question(depth - 1)).collect()
+        };
+        match self.chance.below(if depth == 0 { 8 } else { 14 }) {
+            0..4 => {
+                let word = self.word();
+                let is_address = word.parse::<std::net::IpAddr>().is_ok();
+                let field = match &word {
+                    word if word.starts_with("1:") => ["", "community_id "],
+                    word if is_address => [["host ", "ip.addr == "][word.len() % 2], "net "],
+                    word if word.ends_with("/0") || word.contains("/1") || word.contains("/24") => {
+                        ["", "net "]
+                    }
+                    word if word.contains(':') => ["", "flow "],
+                    _ => ["name ~ ", "name="],
+                };
+                let field = field[self.chance.below(2) as usize];
+                Question::Word(field.to_owned(), word)
+            }
+            4 => {
+                let first = [0, 5, 53, 443, 1001, 2000][self.chance.below(6) as usize];
+                Question::Port(first, first + self.chance.below(3) as u16 * 400)
+            }
+            5 => Question::Protocol([6, 17][self.chance.below(2) as usize]),
+            6 => Question::Vlan([None, Some(7), Some(8)][self.chance.below(3) as usize]),
+            7 => {
+                let ns = self.chance.below(self.ts_ns as u64 + 100) as i64;
+                [Question::After(ns), Question::Before(ns)][self.chance.below(2) as usize].clone()
+            }
+            8..10 => Question::Any(some(self)),
+            10..13 => Question::All(some(self)),
+            _ => Question::Not(Box::new(self.question(depth - 1))),
+        }
+    }
+
+    /// The expected result of a query.
+    pub fn answer(&self, question: &Question, options: FindOptions) -> Vec<(i64, Vec<u8>)> {
+        let all = self.packets.iter().filter(|packet| is_in_time(packet, options));
+        all.filter(|packet| self.fits(packet, question, options))
+            .map(|packet| (packet.ts_ns, packet.frame.clone()))
+            .collect()
+    }
+
+    fn fits(&self, packet: &Packet, question: &Question, options: FindOptions) -> bool {
+        let of_key = |test: &dyn Fn(&FlowKey) -> bool| packet.key.as_ref().is_some_and(test);
+        match question {
+            Question::All(parts) => parts.iter().all(|part| self.fits(packet, part, options)),
+            Question::Any(parts) => parts.iter().any(|part| self.fits(packet, part, options)),
+            Question::Not(inner) => !self.fits(packet, inner, options),
+            Question::Word(_, word) => self.is_meant(packet, word, options),
+            Question::Port(first, last) => of_key(&|key| {
+                [key.low_port, key.high_port].iter().any(|port| port >= first && port <= last)
+            }),
+            Question::Protocol(number) => of_key(&|key| key.protocol == *number),
+            Question::Vlan(id) => {
+                // The tags are in the frame.
+                let is_tag = |at: usize| packet.frame[at..at + 2] == [0x81, 0];
+                let tags = [12, 16].into_iter().take_while(|at| is_tag(*at));
+                let ids: Vec<u16> = tags.map(|at| u16::from(packet.frame[at + 3])).collect();
+                id.map_or(!ids.is_empty(), |id| ids.contains(&id))
+            }
+            Question::After(ns) => packet.ts_ns >= *ns,
+            Question::Before(ns) => packet.ts_ns < *ns,
+        }
+    }
+
     /// The expected result of a search of `packets`.
     pub fn expected<'a>(
         &self,
@@ -221,8 +339,7 @@ impl World {
     ) -> Vec<(i64, Vec<u8>)> {
         packets
             .into_iter()
-            .filter(|packet| options.from_ns.is_none_or(|from| packet.ts_ns >= from))
-            .filter(|packet| options.to_ns.is_none_or(|to| packet.ts_ns < to))
+            .filter(|packet| is_in_time(packet, options))
             .filter(|packet| words.iter().any(|word| self.is_meant(packet, word, options)))
             .map(|packet| (packet.ts_ns, packet.frame.clone()))
             .collect()
@@ -301,15 +418,29 @@ impl World {
     }
 }
 
-/// The result of a search or a scan, whose positions ascend.
+fn is_in_time(packet: &Packet, options: FindOptions) -> bool {
+    options.from_ns.is_none_or(|from| packet.ts_ns >= from)
+        && options.to_ns.is_none_or(|to| packet.ts_ns < to)
+}
+
+/// The result of a search or a scan for words, whose positions ascend.
 pub fn find(
     directory: &Path,
     words: &[String],
     options: FindOptions,
     is_scan: bool,
 ) -> (Vec<(i64, Vec<u8>)>, Summary) {
+    find_query(directory, &Query::parse(words).expect("a query"), options, is_scan)
+}
+
+/// The result of a query, whose positions ascend.
+pub fn find_query(
+    directory: &Path,
+    query: &Query,
+    options: FindOptions,
+    is_scan: bool,
+) -> (Vec<(i64, Vec<u8>)>, Summary) {
     let mut finder = Finder::open(directory).expect("a folder");
-    let query = Query::parse(words).expect("a query");
     let (mut found, mut last) = (Vec::new(), None);
     let mut visit = |packet: larder_store::FoundPacket<'_>| {
         assert!(last < Some(packet.position), "positions ascend");
@@ -318,8 +449,16 @@ pub fn find(
         std::ops::ControlFlow::Continue(())
     };
     let summary = match is_scan {
-        true => finder.scan(&query, options, &mut visit),
-        false => finder.find(&query, options, &mut visit),
+        true => finder.scan(query, options, &mut visit),
+        false => finder.find(query, options, &mut visit),
     };
     (found, summary.expect("a search"))
+}
+
+/// Waits until all packets of `world` that have an address can be found.
+pub fn settle(world: &World) {
+    let words = ["0.0.0.0/0".to_owned()];
+    let wanted = world.expected(&world.packets, &words, FindOptions::default()).len();
+    let found = || find(&world.directory, &words, FindOptions::default(), false).0.len();
+    until_so_or(|| format!("{} of {wanted}", found()), || found() == wanted);
 }
