@@ -10,6 +10,8 @@
 //! | [`reload`], [`changes`] | settings that are read again; which have changed, and which need a restart |
 //! | [`control`] | the control socket: requests of operators over a Unix socket |
 //! | [`http_server`] | a small HTTP/1 server, in an event loop of others |
+//! | [`authorize`] | which of its requests are served: host, origin, token |
+//! | [`pages`] | a page for a browser: one HTML document, and its content security policy |
 //! | [`metrics_http`] | `GET /metrics` by it, in the supervisor's loop |
 //! | [`mod@counters`], [`metrics`] | what worker threads count; metrics for Prometheus and `larder ctl stats` |
 //! | [`histogram`] | percentiles of any number of values |
@@ -27,6 +29,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+pub mod authorize;
 pub mod changes;
 pub mod connection_limit;
 pub mod console;
@@ -42,6 +45,7 @@ pub mod metrics;
 pub mod metrics_http;
 pub mod nonblocking;
 pub mod notify;
+pub mod pages;
 pub mod record_channel;
 pub mod reload;
 pub mod rolling;

@@ -21,12 +21,14 @@
 //!    and the last chunk is sent when the segment is closed and complete.
 //! 2. A live stream begins and continues at the beginning of a block.
 //!
-//! Authorization: see `authorize`. A request names a host that is served here, comes from no page of another
+//! A program can add pages of its own ([`Pages`]), which come before these paths. A page without data is
+//! served without the token: it asks its user for one.
+//!
+//! Authorization: see [`Authorizer`]. A request names a host that is served here, comes from no page of another
 //! site, and has the token if there is one; over a Unix socket the file's mode decides. There is no TLS.
 //!
 //! Bounds: [`Options::clients_max`] clients; for each of them headers and [`LEASE_BYTES_MAX`] leased bytes.
 
-mod authorize;
 mod body;
 mod request;
 mod respond;
@@ -44,10 +46,11 @@ use std::time::Instant;
 use larder_io::access::Access;
 use larder_io::epoll::{Events, Interest, Poller, Waker as EventFd};
 use larder_io::tcp::ListenOptions;
+use larder_serve::authorize::Authorizer;
 use larder_serve::control;
 use larder_serve::http_server::{HttpServer, Limits, Listener, Mode};
+use larder_serve::pages::Pages;
 
-use self::authorize::Authorizer;
 use self::body::Packets;
 use self::respond::Common;
 use crate::catalog::Catalog;
@@ -167,6 +170,15 @@ impl Wake for WakeOnce {
 impl Server {
     /// Serves the segments of `catalog`.
     pub fn start(options: &Options, catalog: Arc<Catalog>) -> io::Result<Server> {
+        Server::start_with(options, catalog, None)
+    }
+
+    /// The same, and `pages` of a program.
+    pub fn start_with(
+        options: &Options,
+        catalog: Arc<Catalog>,
+        pages: Option<Arc<dyn Pages>>,
+    ) -> io::Result<Server> {
         let listener = listen(options)?;
         let address = listener.address().ok();
         let place = match &options.listen {
@@ -191,6 +203,7 @@ impl Server {
             waker: Waker::from(Arc::clone(&wake)),
             counts: Arc::clone(&counts),
             authorizer: Authorizer::new(&options.hosts, options.token.clone()),
+            pages,
         };
         let started = Instant::now();
         let server_loop = ServerLoop { poller, http, common, wake: Arc::clone(&wake), started };

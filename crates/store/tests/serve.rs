@@ -4,9 +4,11 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
+use larder_serve::pages::{Page, Pages};
 use larder_store::Store;
 use larder_store::serve::{Listen, Options, Server};
 use larder_testkit::http::Connection;
@@ -189,6 +191,43 @@ fn only_those_are_answered_who_may_be() {
     let head = String::from_utf8_lossy(&answer);
     let head = head.split("\r\n\r\n").next().unwrap();
     assert!(head.contains("Cache-Control: private") && !head.contains("public"), "{head}");
+}
+
+/// Pages of a program come before the store's own paths. Without the token a client gets those that
+/// are public, from a host that is served, and nothing else.
+#[test]
+fn pages_of_a_program() {
+    struct Two;
+    impl Pages for Two {
+        fn get(&self, path: &str) -> Option<Page> {
+            let is_known = ["/", "/data"].contains(&path);
+            is_known.then(|| Page::new("text/plain", path.as_bytes()))
+        }
+        fn is_public(&self, path: &str) -> bool {
+            path == "/"
+        }
+    }
+    let mut options = Options::new(Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))));
+    options.token = Some(b"a-long-token".to_vec());
+    let server = Server::start_with(&options, Arc::default(), Some(Arc::new(Two))).unwrap();
+    let token = "Host: localhost\r\nAuthorization: Bearer a-long-token\r\n";
+    for (path, fields, expected) in [
+        ("/", "Host: localhost\r\n", "200"),
+        ("/", "Host: evil.example\r\n", "421"),
+        ("/", "Host: localhost\r\nOrigin: http://evil.example\r\n", "403"),
+        ("/data", "Host: localhost\r\n", "401"),
+        ("/data", "Host: localhost\r\nAuthorization: Bearer wrong\r\n", "401"),
+        ("/segments", "Host: localhost\r\n", "401"),
+        ("/live.pcapng", token, "503"),
+        ("/segments", token, "200"),
+        ("/data", token, "200"),
+        ("/nowhere", token, "404"),
+    ] {
+        assert_eq!(status(&server, path, fields), expected, "{path} {fields}");
+    }
+    let answer = ask(&server, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.ends_with("\r\n\r\n/") && answer.contains("nosniff"), "{answer}");
 }
 
 /// A Unix socket serves without a host name, has a mode that excludes others, and is removed at the

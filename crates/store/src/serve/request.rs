@@ -21,17 +21,6 @@ pub enum What {
 /// section 14.2); several count as none.
 pub type Range = (Option<u64>, Option<u64>);
 
-/// The header fields for authorization. A repeated field ends the request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claims {
-    /// `Host`.
-    pub host: Option<String>,
-    /// `Origin`.
-    pub origin: Option<String>,
-    /// `Authorization`.
-    pub authorization: Option<Vec<u8>>,
-}
-
 /// The resource of a path.
 pub fn wanted(path: &str) -> What {
     let segment = |name: &str| name.strip_suffix(".pcapng").and_then(|digits| digits.parse().ok());
@@ -46,29 +35,11 @@ pub fn wanted(path: &str) -> What {
     }
 }
 
-/// Reads the header fields that matter here; `None` if one is repeated that must not be.
-pub fn read_fields(request: &Request<'_>) -> Option<(Claims, Option<Range>)> {
-    let (mut claims, mut range) = (Claims::default(), None);
-    for (name, value) in request.fields() {
-        let is = |other: &str| name.eq_ignore_ascii_case(other);
-        let text = || str::from_utf8(value).unwrap_or_default().trim();
-        let is_twice = if is("host") {
-            claims.host.replace(text().to_owned()).is_some()
-        } else if is("origin") {
-            claims.origin.replace(text().to_owned()).is_some()
-        } else if is("authorization") {
-            claims.authorization.replace(value.to_vec()).is_some()
-        } else {
-            if is("range") {
-                range = read_range(text());
-            }
-            false
-        };
-        if is_twice {
-            return None;
-        }
-    }
-    Some((claims, range))
+/// The range of bytes that the request names, if it names one.
+pub fn range_of(request: &Request<'_>) -> Option<Range> {
+    let ranges = request.fields().filter(|(name, _)| name.eq_ignore_ascii_case("range"));
+    let (_, value) = ranges.last()?;
+    read_range(str::from_utf8(value).unwrap_or_default().trim())
 }
 
 fn read_range(value: &str) -> Option<Range> {

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
+use larder_serve::authorize::{Authorizer, Claims};
 use larder_serve::http_server::{Body, Change, Piece, Request, Respond, Response};
+use larder_serve::pages::{Page, Pages};
 
 use super::Counts;
-use super::authorize::Authorizer;
 use super::body::Packets;
 use super::request::{self, Range, What};
 use crate::catalog::{Catalog, Segment};
@@ -21,17 +22,28 @@ pub struct Common {
     pub waker: Waker,
     pub counts: Arc<Counts>,
     pub authorizer: Authorizer,
+    /// Resources of the program, before those of this module.
+    pub pages: Option<Arc<dyn Pages>>,
 }
 
 impl Respond for Common {
     type Body = Packets;
 
     fn respond(&mut self, request: &Request<'_>) -> Response<Packets> {
-        let Some((claims, range)) = request::read_fields(request) else { return self.refuse(400) };
-        if let Err(status) = self.authorizer.judge(&claims, request.local) {
+        let Some(claims) = Claims::of(request) else { return self.refuse(400) };
+        let is_public = self.pages.as_ref().is_some_and(|pages| pages.is_public(request.path));
+        let judged = match is_public {
+            true => self.authorizer.judge_place(&claims, request.local),
+            false => self.authorizer.judge(&claims, request.local),
+        };
+        if let Err(status) = judged {
             self.counts.denied.fetch_add(1, Ordering::Relaxed);
             return refusal(status);
         }
+        if let Some(page) = self.pages.as_ref().and_then(|pages| pages.get(request.path)) {
+            return of_page(page);
+        }
+        let range = request::range_of(request);
         match request::wanted(request.path) {
             What::Unknown => refusal(404),
             What::List => listing(TEXT, list(&self.catalog)),
@@ -153,6 +165,11 @@ fn head(is_closed: bool) -> String {
         false => "Cache-Control: no-store\r\n",
     };
     head
+}
+
+fn of_page(page: Page) -> Response<Packets> {
+    let body = Body::Bytes(Cow::Owned(page.content.to_vec()));
+    Response { status: 200, headers: page.headers, body, closes: false }
 }
 
 fn listing(headers: &'static str, text: String) -> Response<Packets> {

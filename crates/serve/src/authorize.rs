@@ -1,4 +1,4 @@
-//! Checks requests.
+//! Checks requests of HTTP clients before a server of packets or pages responds.
 //!
 //! A page in a browser may send requests to any address that its user reaches. It may read the
 //! response if the browser takes the address for the page's own host (DNS rebinding). The name of
@@ -14,26 +14,82 @@
 //!
 //! A browser cannot reach a Unix socket: only `Origin` and the token are checked.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use subtle::ConstantTimeEq;
 
-use super::request::Claims;
+use crate::http_server::Request;
+
+/// The header fields that decide.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// `Host`.
+    pub host: Option<String>,
+    /// `Origin`.
+    pub origin: Option<String>,
+    /// `Authorization`.
+    pub authorization: Option<Vec<u8>>,
+}
+
+impl Claims {
+    /// Reads the fields of a request; `None` if one of them is repeated.
+    pub fn of(request: &Request<'_>) -> Option<Claims> {
+        let mut claims = Claims::default();
+        for (name, value) in request.fields() {
+            let is = |other: &str| name.eq_ignore_ascii_case(other);
+            let text = || str::from_utf8(value).unwrap_or_default().trim().to_owned();
+            let is_twice = if is("host") {
+                claims.host.replace(text()).is_some()
+            } else if is("origin") {
+                claims.origin.replace(text()).is_some()
+            } else if is("authorization") {
+                claims.authorization.replace(value.to_vec()).is_some()
+            } else {
+                false
+            };
+            if is_twice {
+                return None;
+            }
+        }
+        Some(claims)
+    }
+}
 
 /// See the module.
-pub(super) struct Authorizer {
+pub struct Authorizer {
     /// In lower case.
     hosts: Vec<String>,
     token: Option<Vec<u8>>,
 }
 
+impl fmt::Debug for Authorizer {
+    /// Without the token, which is a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has_token = self.token.is_some();
+        f.debug_struct("Authorizer")
+            .field("hosts", &self.hosts)
+            .field("has_token", &has_token)
+            .finish()
+    }
+}
+
 impl Authorizer {
+    /// Serves `hosts` besides loopback and the address itself, and requires `token` if there is one.
     pub fn new(hosts: &[String], token: Option<Vec<u8>>) -> Authorizer {
         Authorizer { hosts: hosts.iter().map(|host| plain(host)).collect(), token }
     }
 
     /// The status of a refusal. `local`: the address that the client has reached, over TCP.
     pub fn judge(&self, claims: &Claims, local: Option<IpAddr>) -> Result<(), u16> {
+        self.judge_place(claims, local)?;
+        let Some(token) = &self.token else { return Ok(()) };
+        let given = claims.authorization.as_deref().and_then(bearer).unwrap_or_default();
+        if bool::from(given.ct_eq(token)) { Ok(()) } else { Err(401) }
+    }
+
+    /// The same for a resource without data: its client needs no token.
+    pub fn judge_place(&self, claims: &Claims, local: Option<IpAddr>) -> Result<(), u16> {
         let host = claims.host.as_deref().unwrap_or_default();
         if let Some(local) = local
             && !name_of(host).is_some_and(|name| self.serves(&plain(name), local))
@@ -46,9 +102,7 @@ impl Authorizer {
                 return Err(403);
             }
         }
-        let Some(token) = &self.token else { return Ok(()) };
-        let given = claims.authorization.as_deref().and_then(bearer).unwrap_or_default();
-        if bool::from(given.ct_eq(token)) { Ok(()) } else { Err(401) }
+        Ok(())
     }
 
     fn serves(&self, name: &str, local: IpAddr) -> bool {
