@@ -10,6 +10,7 @@
 //! | [`reload`], [`changes`] | settings that are read again; which have changed, and which need a restart |
 //! | [`control`] | the control socket: requests of operators over a Unix socket |
 //! | [`http_server`] | a small HTTP/1 server, in an event loop of others |
+//! | [`http_client`] | a GET of another such server |
 //! | [`authorize`] | which of its requests are served: host, origin, token |
 //! | [`pages`] | a page for a browser: one HTML document, and its content security policy |
 //! | [`metrics_http`] | `GET /metrics` by it, in the supervisor's loop |
@@ -36,6 +37,7 @@ pub mod console;
 pub mod control;
 pub mod counters;
 pub mod histogram;
+pub mod http_client;
 pub mod http_server;
 pub mod lifecycle;
 pub mod log;

@@ -24,6 +24,7 @@ pub(crate) const PACKET_BYTES: usize = 32;
 /// The longest valid block.
 const BLOCK_BYTES_MAX: u32 = 16 << 20;
 
+const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const PACKET: u32 = 6;
 
@@ -97,22 +98,33 @@ pub(crate) fn link_type(block: &[u8]) -> Option<u16> {
 
 /// The interface that a block describes.
 pub(crate) fn interface(block: &[u8]) -> Option<Interface> {
-    let mut interface = Interface {
-        name: String::new(),
-        link_type: link_type(block)?,
-        snap_bytes: word(block, 12)?,
-    };
-    let mut options = block.get(16..block.len().checked_sub(4)?)?;
+    let (link_type, snap_bytes) = (link_type(block)?, word(block, 12)?);
+    let name = option(block, 16, 2)?.map(|name| String::from_utf8_lossy(name).into_owned());
+    Some(Interface { name: name.unwrap_or_default(), link_type, snap_bytes })
+}
+
+/// The comment of a block that begins a section.
+pub(crate) fn comment(block: &[u8]) -> Option<String> {
+    let is_section = word(block, 0)? == SECTION;
+    let comment = option(block, 24, 1)?.filter(|_| is_section);
+    comment.map(|comment| String::from_utf8_lossy(comment).into_owned())
+}
+
+/// The last option with this code of a block whose options begin at `at`; `None`: it has no room
+/// for options.
+fn option(block: &[u8], at: usize, wanted: u8) -> Option<Option<&[u8]>> {
+    let mut options = block.get(at..block.len().checked_sub(4)?)?;
+    let mut found = None;
     while let &[code, 0, low, high, ..] = options {
         let len = usize::from(u16::from_le_bytes([low, high]));
-        match (code, options.get(4..4 + len)) {
-            (0, _) | (_, None) => break,
-            (2, Some(name)) => interface.name = String::from_utf8_lossy(name).into_owned(),
-            _ => {}
+        match options.get(4..4 + len) {
+            Some(value) if code == wanted => found = Some(value),
+            Some(_) if code != 0 => {}
+            _ => break,
         }
         options = options.get(4 + len.next_multiple_of(4)..).unwrap_or_default();
     }
-    Some(interface)
+    Some(found)
 }
 
 /// The result of a walk through a file.

@@ -10,7 +10,7 @@
 //! object means that the catalog needed the memory: ask again, and there is the file.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 
@@ -53,11 +53,24 @@ pub struct Segment {
 /// The segments.
 #[derive(Debug, Default)]
 pub struct Catalog {
+    /// `None`: there is no store.
+    directory: Option<PathBuf>,
     segments: Mutex<BTreeMap<u64, Segment>>,
     watchers: Mutex<Vec<Waker>>,
 }
 
 impl Catalog {
+    /// An empty one, of a folder.
+    pub(crate) fn new(directory: &Path) -> Catalog {
+        let directory = Some(directory.to_owned());
+        Catalog { directory, segments: Mutex::default(), watchers: Mutex::default() }
+    }
+
+    /// The folder of the segments; `None`: there is no store.
+    pub fn directory(&self) -> Option<&Path> {
+        self.directory.as_deref()
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Segment>> {
         self.segments.lock().unwrap_or_else(|poison| poison.into_inner())
     }

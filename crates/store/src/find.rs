@@ -31,6 +31,8 @@ use std::fs;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::block::{self, Interface, PLACE_BYTES};
 use crate::files::{self, Kind};
@@ -46,9 +48,13 @@ use spans::Spans;
 
 pub use capture::Writer;
 pub use follow::POLL_MS;
+pub(crate) use segment::number_of;
 
 /// Segments without a valid index that are kept in memory between the two passes.
 const MADE_MAX: usize = 8;
+
+/// Segments that a line about damage names.
+const SEGMENTS_NAMED: usize = 8;
 
 /// Segments in a row that a listing may miss.
 const GAP_MAX: u64 = 16;
@@ -127,6 +133,33 @@ pub struct Summary {
     pub is_broken_off: bool,
 }
 
+impl Summary {
+    /// A line about what could not be read, if there is something.
+    pub fn lack(&self) -> Option<String> {
+        if self.damaged.is_empty() && self.segments_without_index.is_empty() {
+            return None;
+        }
+        let numbers = |numbers: &mut dyn Iterator<Item = u64>| {
+            let numbers: Vec<String> =
+                numbers.take(SEGMENTS_NAMED).map(|it| it.to_string()).collect();
+            numbers.join(", ")
+        };
+        let mut text = String::new();
+        if !self.damaged.is_empty() {
+            let of = numbers(&mut self.damaged.iter().map(|damage| damage.segment));
+            text += &format!("packets could not be read in {} segments ({of})", self.damaged.len());
+        }
+        if !self.segments_without_index.is_empty() {
+            let of = numbers(&mut self.segments_without_index.iter().copied());
+            let count = self.segments_without_index.len();
+            text += if text.is_empty() { "" } else { "; " };
+            text +=
+                &format!("{count} segments have no sound index ({of}), so names may be missing");
+        }
+        Some(text)
+    }
+}
+
 /// The unreadable part of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
@@ -148,6 +181,7 @@ pub struct Finder {
     directory: PathBuf,
     interfaces: Vec<Interface>,
     seed: u64,
+    is_unwanted: Arc<AtomicBool>,
 }
 
 /// One search: the state of both ways.
@@ -168,7 +202,14 @@ impl Finder {
         if !files::is_store(directory).map_err(StoreError::at(directory))? {
             return Err(StoreError::NoStore(directory.to_owned()));
         }
-        Ok(Finder { directory: directory.to_owned(), interfaces: Vec::new(), seed: Flows::seed() })
+        let directory = directory.to_owned();
+        let (interfaces, is_unwanted) = (Vec::new(), Arc::default());
+        Ok(Finder { directory, interfaces, seed: Flows::seed(), is_unwanted })
+    }
+
+    /// A search ends before the next segment once this is true, as if the visitor had stopped it.
+    pub fn stop_when(&mut self, is_unwanted: Arc<AtomicBool>) {
+        self.is_unwanted = is_unwanted;
     }
 
     /// Visits all matching packets, in order of position.
@@ -251,6 +292,10 @@ impl Finder {
         let (spans, runs) = spans;
         let mut search = Search { query, options, spans, runs, summary: Summary::default(), visit };
         for number in &numbers[..shown] {
+            if self.is_unwanted.load(Ordering::Acquire) {
+                search.summary.is_broken_off = true;
+                break;
+            }
             let opened = match made.remove(number) {
                 Some(opened) => Some(opened),
                 None => self.open_segment(*number)?,
@@ -273,6 +318,26 @@ impl Finder {
             }
         }
         Ok(search)
+    }
+
+    /// Visits the events of these segments, if they still exist.
+    pub(crate) fn events_of(
+        &self,
+        segments: &BTreeSet<u64>,
+        visit: &mut dyn FnMut(StoredEvent),
+    ) -> Result<(), StoreError> {
+        for number in segments {
+            let Some(mut opened) = self.open_segment(*number)? else { continue };
+            let events = match opened.index.events() {
+                Ok(events) => events,
+                Err(Damaged) => {
+                    opened.look_through(self.seed).map_err(StoreError::at(&opened.path))?;
+                    opened.index.events().unwrap_or_default()
+                }
+            };
+            events.into_iter().for_each(&mut *visit);
+        }
+        Ok(())
     }
 
     fn open_segment(&self, number: u64) -> Result<Option<Opened>, StoreError> {
@@ -302,6 +367,9 @@ impl Finder {
         let (mut events, mut runs) = (Vec::new(), BTreeSet::new());
         let mut ends = Vec::new();
         for number in numbers {
+            if self.is_unwanted.load(Ordering::Acquire) {
+                break;
+            }
             let Some(mut opened) = self.open_segment(*number)? else { continue };
             let run = opened.index.identity.run;
             runs.insert(run);

@@ -41,6 +41,7 @@ use std::ops::RangeInclusive;
 use larder_wire::Addr;
 
 pub(crate) use expression::Expression;
+pub use parse::time_ns;
 pub(crate) use pattern::Pattern;
 pub(crate) use term::Term;
 

@@ -5,6 +5,7 @@
 //! GET /                     the segments, a line each
 //! GET /segments             the same as JSON
 //! GET /segments/N.pcapng    a segment; of a growing one all bytes that exist and all that come, until it is closed
+//! GET /find?q=QUERY         the packets of a search, or its flows: see `search`
 //! GET /live.pcapng          all packets from now on, over the ends of segments: curl -sN …/live.pcapng | wireshark -k -i -
 //! ```
 //!
@@ -32,6 +33,7 @@
 mod body;
 mod request;
 mod respond;
+mod search;
 
 use std::fmt;
 use std::io;
@@ -51,8 +53,8 @@ use larder_serve::control;
 use larder_serve::http_server::{HttpServer, Limits, Listener, Mode};
 use larder_serve::pages::Pages;
 
-use self::body::Packets;
-use self::respond::Common;
+use self::respond::{Common, Sent};
+use self::search::Searches;
 use crate::catalog::Catalog;
 
 /// Bytes that a client leases, at most.
@@ -199,6 +201,7 @@ impl Server {
         let counts = Arc::new(Counts::default());
         catalog.watch(Waker::from(Arc::clone(&wake)));
         let common = Common {
+            searches: catalog.directory().map(Searches::new),
             catalog,
             waker: Waker::from(Arc::clone(&wake)),
             counts: Arc::clone(&counts),
@@ -254,7 +257,7 @@ fn listen(options: &Options) -> io::Result<Listener> {
 
 struct ServerLoop {
     poller: Poller,
-    http: HttpServer<Packets>,
+    http: HttpServer<Sent>,
     common: Common,
     wake: Arc<WakeOnce>,
     started: Instant,
@@ -282,7 +285,7 @@ impl ServerLoop {
                 let _ = wake.eventfd.clear();
                 // Before looking: bytes that are published from here on wake the thread again.
                 wake.is_woken.store(false, Ordering::Release);
-                http.bodies().for_each(|packets| packets.leave_revoked(&common.catalog));
+                http.bodies().for_each(|body| body.leave_revoked(&common.catalog));
                 http.wake(&poller, now_ms, &mut common);
             }
             if now_ms >= looked_ms + LOOK_MS {

@@ -134,7 +134,7 @@ impl Store {
         let (lock, numbered) = lock(&options)?;
         let log = options.log.clone();
         let counts = Arc::new(Counts { log, ..Counts::default() });
-        let catalog = Arc::new(Catalog::default());
+        let catalog = Arc::new(Catalog::new(&options.directory));
         let mut stored = recover::recover(&directory, access, &catalog, &counts)
             .map_err(StoreError::at(&directory))?;
         stored.next_number = stored.next_number.max(numbered);

@@ -12,6 +12,7 @@ use larder_serve::pages::{Page, Pages};
 use larder_store::Store;
 use larder_store::serve::{Listen, Options, Server};
 use larder_testkit::http::Connection;
+use larder_testkit::wait::until_so;
 
 fn serve(store: &Store) -> Server {
     serve_as(store, |_| {})
@@ -253,4 +254,116 @@ fn a_unix_socket_is_for_its_user() {
     }
     drop(server);
     assert!(!path.exists());
+}
+
+/// The status and the body of a response to `GET /find` with this query.
+fn found(server: &Server, query: &str) -> (String, Vec<u8>) {
+    let request =
+        format!("GET /find?{query} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let answer = ask(server, &request);
+    let head = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
+    let text = String::from_utf8(answer[..head].to_vec()).unwrap();
+    let body = match text.contains("Transfer-Encoding: chunked") {
+        true => body_of(&answer),
+        false => answer[head + 4..].to_vec(),
+    };
+    (text.split(' ').nth(1).unwrap().to_owned(), body)
+}
+
+/// A search over HTTP gives packets, flows with their names, and counts; names of any bytes are
+/// strings; a wrong request states what was expected, and where.
+#[test]
+fn a_search_has_a_url() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(options(folder.path()), &interfaces()).unwrap();
+    let server = serve(&store);
+    let (mut made, mut next) = (Made::default(), 1);
+    let (dns, web) = (
+        udp([10, 0, 0, 1], 1000, [192, 0, 2, 1], 53, b"query"),
+        tcp([10, 0, 0, 1], 2000, [198, 51, 100, 1], 443, b"hello"),
+    );
+    made.packet(0, 1_500_000_000, &dns);
+    made.packet(0, 2_500_000_000, &web);
+    made.packet(0, 3_500_000_000, &web);
+    made.events.push(event(key(&web), 2, "<b>\"\u{1b}é.example"));
+    made.append(&mut store, &mut next);
+    wait_until_written(&store);
+    let times = |query: &str| -> Vec<i64> {
+        let (status, body) = found(&server, query);
+        assert_eq!(status, "200", "{query}");
+        frames(&body).iter().map(|(ts_ns, _)| *ts_ns / 100_000_000).collect()
+    };
+    assert_eq!(times("q=net+10.0.0.0%2F8"), [15, 25, 35]);
+    assert_eq!(times("q=tcp+port+443&format=pcapng&limit=1"), [25]);
+    assert_eq!(times("q=name+~+*.example+and+after+3"), [35]);
+    assert_eq!(times("q=after+-1s&now=3500000000"), [25, 35]);
+    assert_eq!(times("q=udp+or+tcp&from=2&to=3"), [25]);
+    assert_eq!(times("q=*.example&limit=0"), [0; 0]);
+    let text = |query: &str| String::from_utf8(found(&server, query).1).unwrap();
+    let flows = text("q=10.0.0.1&format=flows");
+    let web = r#"{"flow":"10.0.0.1:2000-198.51.100.1:443/tcp","packets":2,"bytes":118,"first":"1970-01-01T00:00:02.500000000Z","last":"1970-01-01T00:00:03.500000000Z","names":["<b>\"\u001Bé.example"]}"#;
+    assert_eq!(flows.lines().count(), 2, "{flows}");
+    assert_eq!(flows.lines().next(), Some(web));
+    let csv = text("q=10.0.0.1&format=csv");
+    assert!(csv.starts_with("flow,packets,bytes,first,last,names\r\n"), "{csv}");
+    assert!(
+        csv.contains(
+            r#",2,118,1970-01-01T00:00:02.500000000Z,1970-01-01T00:00:03.500000000Z,"<b>"""#
+        ),
+        "{csv}"
+    );
+    let counts = r#"{"packets":3,"bytes":165,"flows":2,"first":"1970-01-01T00:00:01.500000000Z","last":"1970-01-01T00:00:03.500000000Z"}"#;
+    assert_eq!(text("q=10.0.0.1&format=counts"), format!("{counts}\n"));
+    let none = r#"{"packets":0,"bytes":0,"flows":0,"first":null,"last":null}"#;
+    assert_eq!(text("q=nobody.example&format=counts"), format!("{none}\n"));
+    for (query, expected) in [
+        ("", "nothing to look for"),
+        ("q=port+x", r#""column":6,"expected":"a port"#),
+        ("q=%22", r#""column":1"#),
+        ("q=a&format=xml", "pcapng, flows, csv or counts"),
+        ("q=a&limit=-1", "a number of packets"),
+        ("q=a&from=noon", "from: expected a time"),
+        ("q=a&candidates=yes", "1 or 0"),
+        ("q=a&now=soon", "nanoseconds"),
+        ("q=a&what=b", "a parameter: expected q, format"),
+    ] {
+        let (status, body) = found(&server, query);
+        let body = String::from_utf8(body).unwrap();
+        assert_eq!(status, "400", "{query} {body}");
+        assert!(body.starts_with("{\"error\":\"") && body.contains(expected), "{query}: {body}");
+    }
+}
+
+/// Clients that do not read hold a bounded number of searches, and memory; further ones are told to
+/// retry. When such a client goes away, its search ends.
+#[test]
+fn searches_are_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut large = options(folder.path());
+    large.segment_bytes = 1 << 20;
+    let mut store = Store::open(large, &interfaces()).unwrap();
+    let server = serve_as(&store, |options| options.clients_max = 64);
+    let mut next = 1;
+    for _ in 0..100 {
+        let mut made = Made::default();
+        for number in 0..100u8 {
+            made.packet(0, 1, &udp([10, 0, 0, 1], 1, [10, 0, 0, 2], 2, &[number; 1400]));
+        }
+        made.append(&mut store, &mut next);
+        assert!(store.wait_for_room(1 << 20, Duration::from_secs(20)));
+    }
+    wait_until_written(&store);
+    let open = || {
+        let mut socket = TcpStream::connect(server.address().unwrap()).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket.write_all(b"GET /find?q=udp HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut status = [0; 12];
+        socket.read_exact(&mut status).unwrap();
+        (String::from_utf8(status[9..].to_vec()).unwrap(), socket)
+    };
+    let held: Vec<_> = (0..8).map(|_| open()).collect();
+    assert!(held.iter().all(|(status, _)| status == "200"));
+    assert_eq!(open().0, "503");
+    drop(held);
+    until_so("the searches end", || open().0 == "200");
 }

@@ -12,6 +12,8 @@ pub const FIELDS_MAX: usize = 64;
 pub struct Request<'a> {
     /// The target as it was sent, without the query. From a valid client it is a path.
     pub path: &'a str,
+    /// What follows the first `?` of the target, as it was sent; empty without one.
+    pub query: &'a str,
     /// The client wants only the headers of the response (HEAD).
     pub is_head: bool,
     /// The address of this machine to which the client connected; `None` over a Unix socket.
@@ -84,9 +86,9 @@ pub fn read<'a>(
         Mode::KeepAlive => keeps(fields, takes_chunks),
     };
     let path = parsed.path.unwrap_or_default();
-    let path = path.split('?').next().unwrap_or_default();
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let wishes = Wishes { is_head, takes_chunks, keeps };
-    Read::Request(Request { path, is_head, local, fields, wishes }, length)
+    Read::Request(Request { path, query, is_head, local, fields, wishes }, length)
 }
 
 /// True where bytes follow that belong to the request, or may do so.

@@ -214,7 +214,7 @@ fn read_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<us
 }
 
 /// The index of an interface in `all`, to which it is added if it is new.
-pub(super) fn number_of(interface: Interface, all: &mut Vec<Interface>) -> u32 {
+pub(crate) fn number_of(interface: Interface, all: &mut Vec<Interface>) -> u32 {
     let number = all.iter().position(|known| *known == interface).unwrap_or(all.len());
     if number == all.len() {
         all.push(interface);

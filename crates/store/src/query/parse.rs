@@ -372,11 +372,9 @@ impl<'a> Parser<'a> {
     fn time(&mut self, field: Field) -> Result<Expression, QueryError> {
         let Token { text, .. } = self.peek();
         let is_ago = self.tokens.get(self.at + 1).is_some_and(|next| next.text == "ago");
-        let ns = match text.strip_prefix('-') {
-            Some(before) if !is_ago => span_ns(before).map(|ns| self.now_ns.saturating_sub(ns)),
-            None if is_ago => span_ns(text).map(|ns| self.now_ns.saturating_sub(ns)),
-            None => moment_ns(text),
-            Some(_) => None,
+        let ns = match is_ago {
+            true => span_ns(text).map(|ns| self.now_ns.saturating_sub(ns)),
+            false => time_ns(text, self.now_ns),
         };
         let Some(ns) = ns else { return Err(self.wrong(expected(field))) };
         self.times += 1;
@@ -424,8 +422,12 @@ fn ports(text: &str, operator: &str) -> Option<(u16, u16)> {
     (first <= last).then_some((first, last))
 }
 
-/// A point in time; a day alone is its beginning, UTC.
-fn moment_ns(text: &str) -> Option<i64> {
+/// A point in time, ns since 1970: RFC 3339, seconds since 1970, a day alone for its beginning
+/// (UTC), or `-15m` for that long before `now_ns`.
+pub fn time_ns(text: &str, now_ns: i64) -> Option<i64> {
+    if let Some(before) = text.strip_prefix('-') {
+        return span_ns(before).map(|ns| now_ns.saturating_sub(ns));
+    }
     let is_day = text.len() == 10 && text.as_bytes()[4] == b'-';
     let day = is_day.then(|| format!("{text}T00:00:00Z"));
     let text = day.as_deref().unwrap_or(text).as_bytes();

@@ -13,6 +13,8 @@ pub enum What {
     Segment(u64),
     /// All packets from now on.
     Live,
+    /// The result of a search.
+    Find,
     /// An unknown path.
     Unknown,
 }
@@ -28,6 +30,7 @@ pub fn wanted(path: &str) -> What {
         "/" => What::List,
         "/segments" | "/segments/" => What::Json,
         "/live.pcapng" => What::Live,
+        "/find" => What::Find,
         path => match path.strip_prefix("/segments/").and_then(segment) {
             Some(number) => What::Segment(number),
             None => What::Unknown,

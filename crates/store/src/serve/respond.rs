@@ -14,6 +14,7 @@ use larder_serve::pages::{Page, Pages};
 use super::Counts;
 use super::body::Packets;
 use super::request::{self, Range, What};
+use super::search::{Search, Searches, Wanted, Wrong};
 use crate::catalog::{Catalog, Segment};
 
 /// Shared by all clients.
@@ -22,14 +23,33 @@ pub struct Common {
     pub waker: Waker,
     pub counts: Arc<Counts>,
     pub authorizer: Authorizer,
+    /// `None`: there is no store.
+    pub searches: Option<Searches>,
     /// Resources of the program, before those of this module.
     pub pages: Option<Arc<dyn Pages>>,
 }
 
-impl Respond for Common {
-    type Body = Packets;
+/// A body that is being sent.
+pub enum Sent {
+    /// Bytes of segments.
+    Packets(Packets),
+    /// The result of a search.
+    Found(Search),
+}
 
-    fn respond(&mut self, request: &Request<'_>) -> Response<Packets> {
+impl Sent {
+    /// See [`Packets::leave_revoked`]; a search holds no memory of the store.
+    pub fn leave_revoked(&mut self, catalog: &Catalog) {
+        if let Sent::Packets(packets) = self {
+            packets.leave_revoked(catalog);
+        }
+    }
+}
+
+impl Respond for Common {
+    type Body = Sent;
+
+    fn respond(&mut self, request: &Request<'_>) -> Response<Sent> {
         let Some(claims) = Claims::of(request) else { return self.refuse(400) };
         let is_public = self.pages.as_ref().is_some_and(|pages| pages.is_public(request.path));
         let judged = match is_public {
@@ -52,6 +72,7 @@ impl Respond for Common {
                 Some(segment) => self.segment(request, &segment, range),
                 None => refusal(404),
             },
+            What::Find => self.find(request),
             What::Live => match self.catalog.last() {
                 Some(segment) => self.live(request, &segment),
                 None => refusal(503),
@@ -59,21 +80,27 @@ impl Respond for Common {
         }
     }
 
-    fn refuse(&mut self, status: u16) -> Response<Packets> {
+    fn refuse(&mut self, status: u16) -> Response<Sent> {
         Response { closes: true, ..refusal(status) }
     }
 
-    fn next(&mut self, body: &mut Packets, bytes_max: u64) -> Piece {
-        body.next(&self.catalog, &self.waker, bytes_max)
+    fn next(&mut self, body: &mut Sent, bytes_max: u64) -> Piece {
+        match body {
+            Sent::Packets(packets) => packets.next(&self.catalog, &self.waker, bytes_max),
+            Sent::Found(search) => search.next(bytes_max),
+        }
     }
 
     fn send(
         &mut self,
-        body: &mut Packets,
+        body: &mut Sent,
         socket: BorrowedFd<'_>,
         bytes_left: u64,
     ) -> io::Result<usize> {
-        let bytes = body.send(socket, bytes_left)?;
+        let bytes = match body {
+            Sent::Packets(packets) => packets.send(socket, bytes_left),
+            Sent::Found(search) => search.send(socket, bytes_left),
+        }?;
         self.counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(bytes)
     }
@@ -97,7 +124,7 @@ impl Common {
         request: &Request<'_>,
         segment: &Segment,
         range: Option<Range>,
-    ) -> Response<Packets> {
+    ) -> Response<Sent> {
         // A closed segment has a length. That of a growing one is unknown, and ranges of it have no
         // meaning.
         let whole = segment.is_closed.then_some(segment.bytes);
@@ -121,7 +148,7 @@ impl Common {
     }
 
     /// All packets from now on.
-    fn live(&self, request: &Request<'_>, segment: &Segment) -> Response<Packets> {
+    fn live(&self, request: &Request<'_>, segment: &Segment) -> Response<Sent> {
         self.give(request, segment, 200, head(false), None, Packets::live)
     }
 
@@ -134,7 +161,7 @@ impl Common {
         headers: String,
         bytes: Option<u64>,
         begin: impl Fn(&Segment) -> Option<(Vec<u8>, Packets)>,
-    ) -> Response<Packets> {
+    ) -> Response<Sent> {
         let (first, rest) = if request.is_head {
             (Vec::new(), None)
         } else {
@@ -145,10 +172,40 @@ impl Common {
                 return refusal(404);
             };
             self.counts.bodies.fetch_add(1, Ordering::Relaxed);
-            (first, Some(packets))
+            (first, Some(Sent::Packets(packets)))
         };
         let body = Body::Stream { first, rest, bytes };
         Response { status, headers: Cow::Owned(headers), body, closes: false }
+    }
+}
+
+impl Common {
+    /// A search, in a thread of its own.
+    fn find(&self, request: &Request<'_>) -> Response<Sent> {
+        let Some(searches) = &self.searches else { return refusal(404) };
+        let wanted = match Wanted::read(request.query) {
+            Ok(wanted) => wanted,
+            Err(Wrong(body)) => {
+                let body = Body::Bytes(Cow::Owned(body));
+                return Response { status: 400, headers: Cow::Borrowed(JSON), body, closes: false };
+            }
+        };
+        let headers = format!(
+            "Content-Type: {}\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n\
+             Cross-Origin-Resource-Policy: same-origin\r\n",
+            wanted.format.media_type()
+        );
+        let rest = if request.is_head {
+            None
+        } else {
+            let Some(search) = searches.start(wanted, self.waker.clone()) else {
+                return refusal(503);
+            };
+            self.counts.bodies.fetch_add(1, Ordering::Relaxed);
+            Some(Sent::Found(search))
+        };
+        let body = Body::Stream { first: Vec::new(), rest, bytes: None };
+        Response { status: 200, headers: Cow::Owned(headers), body, closes: false }
     }
 }
 
@@ -167,27 +224,27 @@ fn head(is_closed: bool) -> String {
     head
 }
 
-fn of_page(page: Page) -> Response<Packets> {
+fn of_page(page: Page) -> Response<Sent> {
     let body = Body::Bytes(Cow::Owned(page.content.to_vec()));
     Response { status: 200, headers: page.headers, body, closes: false }
 }
 
-fn listing(headers: &'static str, text: String) -> Response<Packets> {
+fn listing(headers: &'static str, text: String) -> Response<Sent> {
     let body = Body::Bytes(Cow::Owned(text.into_bytes()));
     Response { status: 200, headers: Cow::Borrowed(headers), body, closes: false }
 }
 
 /// A refusal, with the next step.
-fn refusal(status: u16) -> Response<Packets> {
+fn refusal(status: u16) -> Response<Sent> {
     let next = match status {
         401 => "send the token: Authorization: Bearer TOKEN\n",
         403 => "pages of other sites get no packets\n",
         421 => "this host is not served here; --serve-hosts allows more names\n",
-        404 => "there are /segments, /segments/N.pcapng and /live.pcapng\n",
+        404 => "there are /segments, /segments/N.pcapng, /live.pcapng and /find?q=QUERY\n",
         405 => "ask with GET or HEAD\n",
         416 => "the segment ends before that\n",
         431 => "ask with fewer fields\n",
-        503 => "nothing is kept yet; ask again\n",
+        503 => "no packets are stored yet, or too many searches run; retry later\n",
         _ => "ask as HTTP/1.1 has it\n",
     };
     let headers = match status {

@@ -11,12 +11,21 @@ use crate::Addr;
 
 /// Appends a section header block: the start of a pcapng file. `application` names the writer.
 pub fn section(out: &mut Vec<u8>, application: &str) {
+    section_with_comment(out, application, "");
+}
+
+/// Like [`section`], with a comment about what follows, or about what a reader should know at the
+/// end. An empty one is omitted, and one that is longer than 1024 bytes is cut.
+pub fn section_with_comment(out: &mut Vec<u8>, application: &str, comment: &str) {
     let start = begin_block(out, 0x0a0d_0d0a);
     put_u32(out, 0x1a2b_3c4d);
     put_u16(out, 1);
     put_u16(out, 0);
     // Section length: not known in advance.
     out.extend_from_slice(&u64::MAX.to_le_bytes());
+    if !comment.is_empty() {
+        put_option(out, 1, &comment.as_bytes()[..comment.len().min(1024)]);
+    }
     put_option(out, 4, application.as_bytes());
     end_options(out);
     end_block(out, start);
