@@ -1,104 +1,161 @@
-//! `larder find`: packets that larder annotate stored, by name, address or flow.
+//! `larder find`: packets that larder annotate stored, by a query, from one store or several.
 //!
-//! With `-w` it writes a capture; without it, a table of flows. With `--follow` the reader of a pipe
-//! gets each packet at once, otherwise in blocks of a quarter of a mebibyte.
+//! With `-w` it writes a capture, otherwise it prints flows (`flows`). With `--follow` the reader
+//! of a pipe gets each packet at once, otherwise in blocks of a quarter of a mebibyte.
 
-use std::collections::HashMap;
-use std::fmt::Write as _;
+mod flows;
+
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use larder_annotate::files::open_output;
 use larder_annotate::options::Endpoint;
 use larder_io::access::Access;
 use larder_io::output::{Output, OutputError};
+use larder_serve::http_client;
 use larder_settings::amounts::{grouped, size};
 use larder_settings::exit::{self, Failure, Outcome};
+use larder_settings::signals;
 use larder_settings::terminal::eprint_quietly;
-use larder_settings::{signals, terminal};
 use larder_store::find::Writer;
-use larder_store::{Damage, FindOptions, Finder, FoundPacket, Query, Summary};
-use larder_wire::flow_key::{FlowKey, protocol};
-use larder_wire::packet;
+use larder_store::many::{self, Limits, Place, Question};
+use larder_store::{Damage, FindOptions, Finder, FoundPacket, Query, QueryError, Summary};
 
 use crate::annotate::failed;
+use crate::live;
 use crate::settings::Find;
-
-/// Rows of the table at most: the flows with the most bytes.
-const FLOWS_SHOWN: usize = 1_000;
-
-/// Flows that are counted one by one; packets of other flows are counted together.
-const FLOWS_MAX: usize = 1 << 20;
 
 /// Runs the command.
 pub fn find(settings: &Find) -> Outcome {
-    let words = settings.what.iter().chain(&settings.community_id);
-    let words: Vec<&str> = words.map(|word| &**word).collect();
-    if let Some(text) = filter_hint(&words) {
-        return Err(Failure::usage(text));
+    let question = question(settings)?;
+    let places = places(settings)?;
+    if settings.follow && places.len() > 1 {
+        return Err(Failure::usage("--follow: expected one --dir; remove the others, and --on"));
     }
-    let query = Query::parse(&words).map_err(|error| Failure::usage(error.to_string()))?;
+    if settings.write.is_some() && settings.format != "table" {
+        return Err(Failure::usage(format!(
+            "-w writes packets, and --format {} prints flows; remove one of them",
+            settings.format
+        )));
+    }
+    let output = output(settings)?;
+    let quiet = settings.quiet;
+    let stop = Arc::new(AtomicBool::new(false));
+    let of_signals = Arc::clone(&stop);
+    let text = "stopping; what was found is being written";
+    signals::call_on_signals(quiet || settings.follow, text, move || {
+        of_signals.store(true, Ordering::Release)
+    })
+    .map_err(|error| Failure::file("signals", &error, "free some file descriptors or threads"))?;
+    let limits = Limits {
+        packets: settings.limit.unwrap_or(u64::MAX),
+        deadline: Duration::from_secs(settings.deadline),
+        stop: Arc::clone(&stop),
+    };
+    let started = Instant::now();
+    let (summary, outcomes) = match output {
+        Some(output) => packets(settings, &question, &places, &limits, output)?,
+        None => flows::print(settings, &question, &places, &limits)?,
+    };
+    let elapsed_s = started.elapsed().as_secs_f64();
+    if !quiet {
+        report(&summary, &places, elapsed_s);
+    }
+    // Printed also with --quiet: the result lacks packets.
+    summary.damaged.iter().for_each(|damage| eprint_quietly(&lacking(damage)));
+    let mut is_whole = summary.segments_without_index.is_empty() && summary.damaged.is_empty();
+    for (place, outcome) in places.iter().zip(&outcomes) {
+        let text = match outcome {
+            many::Outcome::Done(_, None) => continue,
+            many::Outcome::Done(_, Some(lack)) => lack.clone(),
+            many::Outcome::Failed(why) => format!("{why}; packets of it are missing"),
+        };
+        eprint_quietly(&format!("{}: {}", named(place), text.escape_debug()));
+        is_whole = false;
+    }
+    Ok(match stop.load(Ordering::Acquire) {
+        true if !settings.follow => exit::INTERRUPTED,
+        _ if summary.packets == 0 || !is_whole => exit::DAMAGED,
+        _ => exit::DONE,
+    })
+}
+
+fn named(place: &Place) -> String {
+    place.to_string().escape_debug().to_string()
+}
+
+/// The query of the command line.
+fn question(settings: &Find) -> Result<Question, Failure> {
+    let words: Vec<&str> = settings.what.iter().map(|word| &**word).collect();
+    let mut text = words.join(" ");
+    if let Some(id) = &settings.community_id {
+        text = match text.trim().is_empty() {
+            true => format!("community_id {}", &**id),
+            false => format!("({text}) or community_id {}", &**id),
+        };
+        // Bare words are a list only as long as there is nothing else.
+        if words.len() > 1 {
+            text = format!("({}) or community_id {}", words.join(" or "), &**id);
+        }
+    }
+    let now_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as i64);
+    let query = Query::read(&text, now_ns).map_err(|error| wrong(&text, &error))?;
     let options = FindOptions {
         from_ns: settings.from,
         to_ns: settings.to,
         candidates: settings.candidates,
         lookups: settings.lookups,
     };
-    let directory = &settings.dir;
-    let mut finder = Finder::open(directory).map_err(|error| in_folder(directory, &error))?;
-    let follows = settings.follow;
-    let output = output(settings)?;
-    let quiet = settings.quiet;
-    let stop = Arc::new(AtomicBool::new(false));
-    let of_signals = Arc::clone(&stop);
-    let text = "stopping; what was found is being written";
-    signals::call_on_signals(quiet || follows, text, move || {
-        of_signals.store(true, Ordering::Release)
-    })
-    .map_err(|error| Failure::file("signals", &error, "free some file descriptors or threads"))?;
-    let mut taker = Taker {
-        left: settings.limit.unwrap_or(u64::MAX),
-        flows: HashMap::new(),
-        others: 0,
-        output,
-        writer: Writer::default(),
-        block: Vec::new(),
-        failed: None,
-        flushes: follows,
+    Ok(Question { query, text, now_ns, options, is_scan: settings.scan })
+}
+
+/// A wrong query, with a mark below the column.
+fn wrong(text: &str, error: &QueryError) -> Failure {
+    let next = "larder find --help describes queries";
+    let QueryError::Syntax { column, .. } = error else {
+        return Failure::usage(format!("query: {error}; {next}"));
     };
-    taker.begin();
-    let started = Instant::now();
-    let mut visit = |found: FoundPacket<'_>| match stop.load(Ordering::Acquire) {
-        true => ControlFlow::Break(()),
-        false => taker.take(&found),
-    };
-    let mut idle = || match stop.load(Ordering::Acquire) {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
-    };
-    let result = match (follows, settings.scan) {
-        (true, _) => finder.follow(&query, options, &mut idle, &mut visit),
-        (false, true) => finder.scan(&query, options, &mut visit),
-        (false, false) => finder.find(&query, options, &mut visit),
-    };
-    let summary = result.map_err(|error| in_folder(directory, &error))?;
-    let elapsed_s = started.elapsed().as_secs_f64();
-    taker.finish()?;
-    if !quiet {
-        report(&summary, elapsed_s);
+    // What is before the mark is as wide as it is printed.
+    let before: String = text.chars().take(column - 1).collect();
+    let width = before.escape_debug().count();
+    let (text, mark) = (text.escape_debug(), " ".repeat(width));
+    Failure::usage(format!("query, {error}; {next}\n  {text}\n  {mark}^"))
+}
+
+/// The stores.
+fn places(settings: &Find) -> Result<Vec<Place>, Failure> {
+    let token = settings.token.as_deref().map(|path| live::token("--token", path)).transpose()?;
+    let mut places: Vec<Place> =
+        settings.dir.iter().map(|path| Place::Directory(path.clone())).collect();
+    for word in &settings.on[..] {
+        let Some(place) = http_client::Place::parse(word) else {
+            return Err(Failure::usage(format!(
+                "--on {}: expected HOST:PORT or unix:PATH, such as sensor1:8053",
+                word.escape_debug()
+            )));
+        };
+        places.push(Place::Machine(place, token.clone()));
     }
-    // Printed also with --quiet: the result lacks packets.
-    summary.damaged.iter().for_each(|damage| eprint_quietly(&lacking(damage)));
-    let is_whole = summary.segments_without_index.is_empty() && summary.damaged.is_empty();
-    Ok(match stop.load(Ordering::Acquire) {
-        true if !follows => exit::INTERRUPTED,
-        _ if summary.packets == 0 || !is_whole => exit::DAMAGED,
-        _ => exit::DONE,
-    })
+    if places.len() == settings.dir.len() && token.is_some() {
+        return Err(Failure::usage("--token has no effect without --on; add --on HOST:PORT"));
+    }
+    if settings.scan && places.iter().any(|place| matches!(place, Place::Machine(..))) {
+        return Err(Failure::usage("--scan reads directories only; remove --on or --scan"));
+    }
+    if places.is_empty() {
+        places.push(Place::Directory(".".into()));
+    }
+    // A directory without packets is a mistake of the user, also next to others.
+    for place in &places {
+        if let Place::Directory(path) = place {
+            Finder::open(path).map_err(|error| in_folder(path, &error))?;
+        }
+    }
+    Ok(places)
 }
 
 /// Where packets go, if anywhere.
@@ -117,6 +174,69 @@ fn output(settings: &Find) -> Result<Option<Output>, Failure> {
     })
 }
 
+/// Writes the packets. The summary is of all directories.
+fn packets(
+    settings: &Find,
+    question: &Question,
+    places: &[Place],
+    limits: &Limits,
+    output: Output,
+) -> Result<(Summary, Vec<many::Outcome>), Failure> {
+    let mut taker = Taker {
+        left: limits.packets,
+        output,
+        writer: Writer::default(),
+        block: Vec::new(),
+        failed: None,
+        flushes: settings.follow,
+        packets: 0,
+        bytes: 0,
+    };
+    taker.begin();
+    let stopped = || limits.stop.load(Ordering::Acquire);
+    let mut visit = |found: FoundPacket<'_>| match stopped() {
+        true => ControlFlow::Break(()),
+        false => taker.take(&found),
+    };
+    let (mut summary, outcomes) = match places {
+        [Place::Directory(path)] => {
+            let mut finder = Finder::open(path).map_err(|error| in_folder(path, &error))?;
+            let (query, options) = (&question.query, question.options);
+            let mut idle = || match stopped() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            };
+            finder.stop_when(Arc::clone(&limits.stop));
+            let found = match (settings.follow, settings.scan) {
+                (true, _) => finder.follow(query, options, &mut idle, &mut visit),
+                (false, true) => finder.scan(query, options, &mut visit),
+                (false, false) => finder.find(query, options, &mut visit),
+            };
+            (found.map_err(|error| in_folder(path, &error))?, Vec::new())
+        }
+        places => {
+            let outcomes = many::find(places, question, limits, &mut visit);
+            (joined(&outcomes), outcomes)
+        }
+    };
+    (summary.packets, summary.bytes) = (taker.packets, taker.bytes);
+    taker.finish()?;
+    Ok((summary, outcomes))
+}
+
+/// The summary of several stores; what could not be read is in their outcomes.
+fn joined(outcomes: &[many::Outcome]) -> Summary {
+    let mut all = Summary::default();
+    for outcome in outcomes {
+        if let many::Outcome::Done(summary, _) = outcome {
+            all.segments += summary.segments;
+            all.damaged.extend_from_slice(&summary.damaged);
+            all.segments_without_index.extend_from_slice(&summary.segments_without_index);
+        }
+    }
+    all
+}
+
 /// One line about a segment of which something could not be read.
 fn lacking(damage: &Damage) -> String {
     let Damage { segment, packets, bytes } = *damage;
@@ -133,56 +253,6 @@ fn plural(count: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
-/// Words of tcpdump's filters, which are no search terms of larder find.
-const FILTER_WORDS: [&str; 20] = [
-    "host",
-    "net",
-    "port",
-    "portrange",
-    "src",
-    "dst",
-    "proto",
-    "and",
-    "or",
-    "not",
-    "tcp",
-    "udp",
-    "icmp",
-    "icmp6",
-    "ip",
-    "ip6",
-    "arp",
-    "ether",
-    "vlan",
-    "less",
-];
-
-/// If the words are a filter of tcpdump: what to write instead.
-fn filter_hint(words: &[&str]) -> Option<String> {
-    let parts: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
-    let has_space = words.iter().any(|word| word.contains(char::is_whitespace));
-    let has_filter_word = parts.len() > 1 && parts.iter().any(|part| FILTER_WORDS.contains(part));
-    if !has_space && !has_filter_word {
-        return None;
-    }
-    let filter = parts.join(" ");
-    let filter = filter.escape_debug();
-    let next = match parts[..] {
-        ["host" | "net", word] => format!("larder find {word}"),
-        ["port", port] => format!("larder find '*:{port}'"),
-        [protocol @ ("tcp" | "udp"), "port", port] => format!("larder find '*:{port}/{protocol}'"),
-        _ if !has_filter_word => {
-            return Some(format!(
-                "'{filter}' has a space: give each name, address, network, flow or Community ID as a word of its own"
-            ));
-        }
-        _ => format!("larder find ADDRESS -w - | tcpdump -n -r - '{filter}'"),
-    };
-    Some(format!(
-        "'{filter}' is a filter of tcpdump; larder find takes names, addresses, networks, flows and Community IDs; use: {next}"
-    ))
-}
-
 fn in_folder(directory: &Path, error: &larder_store::StoreError) -> Failure {
     let folder = directory.display().to_string();
     Failure::usage(format!(
@@ -191,12 +261,15 @@ fn in_folder(directory: &Path, error: &larder_store::StoreError) -> Failure {
     ))
 }
 
-fn report(summary: &Summary, elapsed_s: f64) {
+fn report(summary: &Summary, places: &[Place], elapsed_s: f64) {
+    let of = match places {
+        [Place::Directory(_)] => plural(summary.segments, "segment"),
+        places => plural(places.len() as u64, "store"),
+    };
     eprint_quietly(&format!(
-        "{} ({}) in {}, {:.1} ms",
+        "{} ({}) in {of}, {:.1} ms",
         plural(summary.packets, "packet"),
         size(summary.bytes),
-        plural(summary.segments, "segment"),
         elapsed_s * 1e3
     ));
     if !summary.segments_without_index.is_empty() {
@@ -209,27 +282,16 @@ fn report(summary: &Summary, elapsed_s: f64) {
     }
 }
 
-/// Packets and bytes of one flow.
-#[derive(Clone, Copy, Default)]
-struct Tally {
-    packets: u64,
-    bytes: u64,
-    first_ns: i64,
-    last_ns: i64,
-}
-
-/// Writes or counts the packets that were found.
+/// Writes the packets that were found.
 struct Taker {
     left: u64,
-    /// `None`: packets that have no flow.
-    flows: HashMap<Option<FlowKey>, Tally>,
-    /// Packets of flows for which that has no room.
-    others: u64,
-    output: Option<Output>,
+    output: Output,
     writer: Writer,
     block: Vec<u8>,
     failed: Option<OutputError>,
     flushes: bool,
+    packets: u64,
+    bytes: u64,
 }
 
 impl Taker {
@@ -244,24 +306,10 @@ impl Taker {
             return ControlFlow::Break(());
         }
         self.left -= 1;
-        if self.output.is_some() {
-            self.writer.packet(found, &mut self.block);
-            self.write();
-        } else {
-            let packet = packet::decode(found.link_type(), found.frame).ok();
-            let key = packet.map(|packet| FlowKey::of(&packet).0);
-            if self.flows.len() < FLOWS_MAX || self.flows.contains_key(&key) {
-                let tally = self.flows.entry(key).or_default();
-                tally.packets += 1;
-                tally.bytes += u64::from(found.original_len);
-                if tally.packets == 1 {
-                    tally.first_ns = found.ts_ns;
-                }
-                tally.last_ns = found.ts_ns;
-            } else {
-                self.others += 1;
-            }
-        }
+        self.packets += 1;
+        self.bytes += found.frame.len() as u64;
+        self.writer.packet(found, &mut self.block);
+        self.write();
         match self.failed.is_some() || self.left == 0 {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -269,96 +317,17 @@ impl Taker {
     }
 
     fn write(&mut self) {
-        if let Some(output) = &mut self.output {
-            let written = output.write_all(&self.block);
-            let written =
-                if self.flushes { written.and_then(|()| output.flush()) } else { written };
-            self.failed = written.err();
-        }
+        let written = self.output.write_all(&self.block);
+        let written =
+            if self.flushes { written.and_then(|()| self.output.flush()) } else { written };
+        self.failed = written.err();
         self.block.clear();
     }
 
     fn finish(self) -> Result<(), Failure> {
-        if let Some(error) = self.failed {
-            return Err(failed(error.into()));
-        }
-        match self.output {
-            Some(output) => output.finish().map_err(|error| failed(error.into())),
-            None => terminal::print(&table(self.flows, self.others)).map(|_| ()),
-        }
-    }
-}
-
-/// Flows, those with the most bytes first.
-fn table(flows: HashMap<Option<FlowKey>, Tally>, others: u64) -> String {
-    let mut rows: Vec<_> = flows.into_iter().collect();
-    let count = rows.len();
-    rows.sort_unstable_by_key(|(_, tally)| (std::cmp::Reverse(tally.bytes), tally.first_ns));
-    let mut text = String::new();
-    if count > 0 {
-        text += &format!("{:>9} {:>12} {:>11}  FLOW\n", "PACKETS", "BYTES", "DURATION");
-    }
-    for (flow, tally) in rows.into_iter().take(FLOWS_SHOWN) {
-        let name = match flow {
-            Some(key) => word(&key),
-            None => "no flow (not IP, or malformed)".to_owned(),
-        };
-        let lasted_s = tally.last_ns.saturating_sub(tally.first_ns) as f64 / 1e9;
-        // Writing to a string does not fail.
-        let _ =
-            writeln!(text, "{:>9} {:>12} {lasted_s:>10.3}s  {name}", tally.packets, tally.bytes);
-    }
-    if count > FLOWS_SHOWN {
-        let _ = writeln!(text, "and {} flows more", grouped((count - FLOWS_SHOWN) as u64));
-    }
-    if others > 0 {
-        let _ = writeln!(text, "and {} packets of others; narrow the search", grouped(others));
-    }
-    text
-}
-
-/// A flow as a search term of `larder find`.
-fn word(key: &FlowKey) -> String {
-    let has_ports = matches!(key.protocol, protocol::TCP | protocol::UDP);
-    let end = |addr: larder_wire::Addr, port: u16| match (std::net::IpAddr::from(addr), has_ports) {
-        (ip, true) => std::net::SocketAddr::new(ip, port).to_string(),
-        (ip, false) => ip.to_string(),
-    };
-    let protocol = match key.protocol {
-        protocol::TCP => "tcp".to_owned(),
-        protocol::UDP => "udp".to_owned(),
-        protocol::ICMP => "icmp".to_owned(),
-        protocol::ICMP6 => "icmp6".to_owned(),
-        other => other.to_string(),
-    };
-    format!("{}-{}/{protocol}", end(key.low, key.low_port), end(key.high, key.high_port))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A filter of tcpdump is refused, with the command that finds the same packets. A name is searched for,
-    /// also if it is a word of such filters.
-    #[test]
-    fn filters_are_explained() {
-        for (words, next) in [
-            (&["tcp port 443"][..], "larder find '*:443/tcp'"),
-            (&["tcp", "port", "443"], "larder find '*:443/tcp'"),
-            (&["port", "53"], "larder find '*:53'"),
-            (&["host", "192.0.2.1"], "larder find 192.0.2.1"),
-            (&["net 192.0.2.0/24"], "larder find 192.0.2.0/24"),
-            (
-                &["host", "192.0.2.1", "and", "not", "port", "22"],
-                "| tcpdump -n -r - 'host 192.0.2.1 and",
-            ),
-            (&["a.example b.example"], "a word of its own"),
-        ] {
-            let text = filter_hint(words).expect("a hint");
-            assert!(text.contains(next), "{text}");
-        }
-        for words in [&["host"][..], &["a.example", "192.0.2.1"], &["*"], &["tcp"]] {
-            assert_eq!(filter_hint(words), None, "{words:?}");
+        match self.failed {
+            Some(error) => Err(failed(error.into())),
+            None => self.output.finish().map_err(|error| failed(error.into())),
         }
     }
 }

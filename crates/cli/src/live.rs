@@ -186,13 +186,14 @@ pub fn serve(store: &Store, access: Access) -> Result<Option<serve::Options>, Fa
             "--serve-hosts {host:?}: expected a host name without scheme and port, such as tap.example.com"
         )));
     }
-    let token = store.serve_token.as_deref().map(token).transpose()?;
+    let token =
+        store.serve_token.as_deref().map(|path| token("--serve-token", path)).transpose()?;
     Ok(Some(serve::Options { hosts, token, access, ..serve::Options::new(listen) }))
 }
 
-/// Reads the token: one line without spaces.
-fn token(path: &Path) -> Result<Vec<u8>, Failure> {
-    let what = format!("--serve-token {}", path.display());
+/// Reads the token of a flag: one line without spaces.
+pub fn token(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {
+    let what = format!("{flag} {}", path.display());
     let next = "create a token with: head -c 32 /dev/urandom | base64";
     let mut text = Vec::new();
     let file = fs::File::open(path);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Scratch, TestCapture};
+use common::{Run, Scratch, TestCapture};
 use larder_wire::{Addr, community_id};
 
 const FIRST_S: u64 = 1_700_000_001;
@@ -65,20 +65,19 @@ fn settings_choose() {
     scratch.run("find -d kept").refused(&["nothing to look for"]);
 }
 
-/// The table of flows has a header. A folder without packets is rejected. A tcpdump filter is
-/// rejected with the equivalent command.
+/// The table of flows has a header. A folder without packets is rejected.
 #[test]
 fn what_is_shown_and_refused() {
     let scratch = store();
     let run = scratch.run("find -d kept 198.51.100.3");
     let lines: Vec<&str> = run.out.lines().collect();
     let words: Vec<&str> = lines[0].split_whitespace().collect();
-    assert_eq!(words, ["PACKETS", "BYTES", "DURATION", "FLOW"]);
+    assert_eq!(words, ["PACKETS", "BYTES", "DURATION", "FLOW,", "NAMES"]);
     assert!(lines.len() == 2 && lines[1].contains("198.51.100.3:9999"), "{}", run.out);
     assert!(run.err.starts_with("1 packet ("), "{}", run.err);
     std::fs::create_dir(scratch.path("empty")).expect("made");
     scratch.run("find -d empty 192.0.2.1").refused(&["empty", "no packets are stored", "--dir"]);
-    scratch.run("find -d kept tcp port 443").refused(&["a filter of tcpdump", "'*:443/tcp'"]);
+    scratch.run("find -d kept").refused(&["nothing to look for"]);
 }
 
 /// If a segment is damaged, the search finds the other packets. It reports the segment with the
@@ -95,4 +94,83 @@ fn damage_is_said() {
     assert_eq!(run.code, Some(1), "{}", run.err);
     let lost = ["1 packet", "2 packets"].iter().any(|text| run.err.contains(text));
     assert!(run.err.contains("segment 0 is damaged") && lost, "{}", run.err);
+}
+
+/// A query may have fields, operators and times, in one word or several; a wrong one is printed with
+/// a mark below the column.
+#[test]
+fn queries_are_joined_conditions() {
+    let scratch = store();
+    assert_eq!(found(&scratch, "udp"), 10);
+    assert_eq!(found(&scratch, "tcp"), 0);
+    assert_eq!(found(&scratch, "udp port 9999 and net 198.51.100.0/30"), 4);
+    assert_eq!(found(&scratch, "not host 198.51.100.3"), 9);
+    assert_eq!(found(&scratch, "198.51.100.1 198.51.100.2"), 2);
+    assert_eq!(found(&scratch, &format!("after {} and before {}", FIRST_S + 2, FIRST_S + 4)), 2);
+    assert_eq!(found(&scratch, "ip.addr==198.51.100.4 && udp.port==9999"), 1);
+    let run =
+        Run::of(scratch.larder().args(["find", "-d", "kept", "udp and (port 1 or port http)"]));
+    run.refused(&["query, column 25: expected a port from 0 to 65535", "found `http)`"]);
+    let lines: Vec<&str> = run.err.lines().collect();
+    assert_eq!(lines[1..], ["  udp and (port 1 or port http)", &format!("  {}^", " ".repeat(24))]);
+}
+
+/// Flows are printed as JSON, as CSV and as counts; -w and --format exclude each other.
+#[test]
+fn flows_have_forms() {
+    let scratch = store();
+    let run = scratch.run("find -d kept udp --format jsonl");
+    let rows: Vec<serde_json::Value> =
+        run.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(rows.len(), 10);
+    assert!(rows.iter().all(|row| row["packets"] == 1 && row["first"] == row["last"]));
+    let run = scratch.run("find -d kept udp --format csv");
+    assert_eq!(run.out.lines().count(), 11);
+    assert!(run.out.starts_with("flow,packets,bytes,first,last,names\r\n"), "{}", run.out);
+    let run = scratch.run("find -d kept udp --format counts");
+    let counts: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
+    assert_eq!((&counts["packets"], &counts["flows"]), (&10.into(), &10.into()));
+    let run = scratch.run("find -d kept 203.0.113.9 --format counts");
+    assert_eq!((run.code, &run.out[..12]), (Some(1), "{\"packets\":0"));
+    scratch.run("find -d kept udp --format csv -w x.pcapng").refused(&["remove one of them"]);
+}
+
+/// Two directories and a machine that does not respond: the packets of both by time, and an exit
+/// status and a line for the machine.
+#[test]
+fn several_stores_are_searched() {
+    let scratch = store();
+    let mut capture = TestCapture::new();
+    (0..5).for_each(|host| capture.flow_to([203, 0, 113, host]));
+    scratch.write("b.pcap", &capture.bytes);
+    scratch.run("annotate -r b.pcap -w second --store 1MiB -o log2 --quiet");
+    let run = scratch.run("find -d kept -d second udp -w both.pcapng");
+    assert!(run.code == Some(0) && run.err.starts_with("15 packets"), "{}", run.err);
+    assert!(run.err.contains("in 2 stores"), "{}", run.err);
+    let bytes = std::fs::read(scratch.path("both.pcapng")).expect("written");
+    let records = larder_wire::capture::records(&bytes).expect("a capture");
+    let times: Vec<i64> = records.map(|(_, record)| record.expect("sound").ts_ns).collect();
+    assert!(times.is_sorted() && times.len() == 15);
+    let run = scratch.run("find -d kept -d second udp --format jsonl");
+    assert_eq!(run.out.lines().count(), 15);
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address");
+    for output in ["-w out.pcapng", "--format counts"] {
+        let line = format!("find -d kept --on {address} --deadline 1s udp {output}");
+        let run = scratch.run(&line);
+        assert_eq!(run.code, Some(1), "{}", run.err);
+        let lines: Vec<&str> = run.err.lines().collect();
+        assert!(lines[0].starts_with("10 packets"), "{lines:?}");
+        assert!(lines[1].starts_with(&format!("{address}: no res")), "{lines:?}");
+        assert!(lines[1].ends_with("packets of it are missing"), "{lines:?}");
+    }
+    for (line, text) in [
+        ("--on sensor1 udp", "--on sensor1: expected HOST:PORT"),
+        ("--on 127.0.0.1:1 --scan udp", "--scan reads directories only"),
+        ("--on 127.0.0.1:1 -d kept --follow udp -w -", "--follow: expected one --dir"),
+        ("--token kept udp", "--token"),
+        ("-d kept -d missing udp", "missing"),
+    ] {
+        scratch.run(&format!("find {line}")).refused(&[text]);
+    }
 }

@@ -45,6 +45,33 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Both together.
+    #[must_use]
+    pub fn joined(self, other: Tally) -> Tally {
+        match (self.packets, other.packets) {
+            (_, 0) => self,
+            (0, _) => other,
+            _ => Tally {
+                packets: self.packets.saturating_add(other.packets),
+                bytes: self.bytes.saturating_add(other.bytes),
+                first_ns: self.first_ns.min(other.first_ns),
+                last_ns: self.last_ns.max(other.last_ns),
+            },
+        }
+    }
+
+    /// Appends it as one line of JSON, with the number of flows.
+    pub fn write_counts(&self, flows: u64, out: &mut Vec<u8>) {
+        let counts =
+            [("{\"packets\":", self.packets), (",\"bytes\":", self.bytes), (",\"flows\":", flows)];
+        for (key, count) in counts {
+            out.extend_from_slice(key.as_bytes());
+            write_u64(count, out);
+        }
+        write_times(self, out);
+        out.extend_from_slice(b"}\n");
+    }
+
     fn add(&mut self, ts_ns: i64, bytes: u64) {
         self.first_ns = if self.packets == 0 { ts_ns } else { self.first_ns.min(ts_ns) };
         self.last_ns = if self.packets == 0 { ts_ns } else { self.last_ns.max(ts_ns) };
@@ -66,8 +93,8 @@ pub struct FoundFlows {
 /// One flow that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// `None`: packets that have no flow.
-    pub key: Option<FlowKey>,
+    /// The flow, as a word of a query; `None`: packets that have no flow.
+    pub flow: Option<String>,
     /// Its counts.
     pub tally: Tally,
     /// Its names, each once; the names of candidates and lookups are not among them.
@@ -104,19 +131,6 @@ impl FoundFlows {
         self.others
     }
 
-    /// Adds the counts of another search, such as one in another store.
-    pub fn add(&mut self, other: FoundFlows) {
-        self.others += other.others;
-        for (key, tally) in other.flows {
-            if self.flows.len() >= FLOWS_MAX && !self.flows.contains_key(&key) {
-                self.others += tally.packets;
-                continue;
-            }
-            join(self.flows.entry(key).or_default(), tally);
-        }
-        join(&mut self.all, other.all);
-    }
-
     /// The flows, those with the most bytes first, with the names that the store of `finder` has:
     /// of the segments in which packets were found.
     pub fn rows(&self, finder: Option<&Finder>) -> Result<Vec<Row>, StoreError> {
@@ -129,10 +143,12 @@ impl FoundFlows {
             .iter()
             .map(|(key, tally)| {
                 let names = key.and_then(|key| names.remove(&key)).unwrap_or_default();
-                Row { key: *key, tally: *tally, names }
+                Row { flow: key.as_ref().map(word), tally: *tally, names }
             })
             .collect();
-        rows.sort_unstable_by_key(|row| (Reverse(row.tally.bytes), row.tally.first_ns, row.key));
+        rows.sort_by_cached_key(|row| {
+            (Reverse(row.tally.bytes), row.tally.first_ns, row.flow.clone())
+        });
         Ok(rows)
     }
 
@@ -160,46 +176,14 @@ impl FoundFlows {
         })?;
         Ok(names)
     }
-
-    /// The counts of all packets as one line of JSON.
-    pub fn write_counts(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"packets\":");
-        write_u64(self.all.packets, out);
-        out.extend_from_slice(b",\"bytes\":");
-        write_u64(self.all.bytes, out);
-        out.extend_from_slice(b",\"flows\":");
-        write_u64(self.flows() as u64, out);
-        write_times(&self.all, out);
-        out.extend_from_slice(b"}\n");
-    }
-}
-
-fn join(one: &mut Tally, other: Tally) {
-    if other.packets > 0 {
-        let Tally { packets, bytes, first_ns, last_ns } = *one;
-        *one = match packets {
-            0 => other,
-            _ => Tally {
-                packets: packets + other.packets,
-                bytes: bytes + other.bytes,
-                first_ns: first_ns.min(other.first_ns),
-                last_ns: last_ns.max(other.last_ns),
-            },
-        };
-    }
 }
 
 impl Row {
-    /// The flow as a word of a query; empty for packets without a flow.
-    pub fn flow(&self) -> String {
-        self.key.as_ref().map(word).unwrap_or_default()
-    }
-
     /// Appends it as a line of JSON.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"flow\":");
-        match &self.key {
-            Some(key) => write_string(word(key).as_bytes(), out),
+        match &self.flow {
+            Some(flow) => write_string(flow.as_bytes(), out),
             None => out.extend_from_slice(b"null"),
         }
         out.extend_from_slice(b",\"packets\":");
@@ -219,7 +203,7 @@ impl Row {
 
     /// Appends it as a line of CSV (RFC 4180) with the columns of [`CSV_HEADER`].
     pub fn write_csv(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.flow().as_bytes());
+        out.extend_from_slice(self.flow.as_deref().unwrap_or_default().as_bytes());
         for number in [self.tally.packets, self.tally.bytes] {
             out.push(b',');
             write_u64(number, out);

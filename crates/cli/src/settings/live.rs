@@ -121,22 +121,31 @@ settings! {
 /// `larder find`.
 pub const FIND: Command = Command {
     path: &["find"],
-    about: "Find stored packets by name, address, network or flow",
+    about: "Find stored packets by name, address, port, time",
     long: "Searches the directory that larder annotate -w DIR --store BYTES writes, also while larder \
-writes it. Writes the packets of the matching flows as pcapng, in the order of their arrival.
+writes it, and the stores of other machines. Writes the packets as pcapng in the order of their \
+arrival, or their flows.
 
-Search terms: a name (www.example.com), a pattern (*.example.com), an address, a network \
-(192.0.2.0/24), a flow (192.0.2.1:40000-198.51.100.2:443/tcp, * for an end) or a Community ID \
-(1:…). Several terms are alternatives. An address matches in any IP header, including those of \
-tunnels, and in ARP. A flow has the names that the log shows: the names that its client looked \
-up, and those that the flow states (SNI, Host).
+A query joins conditions by and, or, not and parentheses; quote it for the shell:
+  name ~ *.example.com     flows with such a name; = for one name, != for others
+  host 192.0.2.1           an address, in any IP header and in ARP; or a name
+  net 192.0.2.0/24         a network
+  port 443, port 8000-8099, tcp port 443, port >= 1024
+  tcp, udp, icmp, icmp6, sctp, ip, ip6, proto 47
+  vlan 10, vlan, vni 42
+  community_id 1:…         a Community ID
+  flow 192.0.2.1:40000-198.51.100.2:443/tcp    * for an end
+  after -15m, before 2026-11-01T10:00:00Z      times
+Bare words are names, addresses, networks, flows or IDs, and alternatives. Wireshark's ip.addr, \
+tcp.port, udp.port and vlan.id work too, and == && || !. A flow has the names that the log shows: \
+the names that its client looked up, and those that the flow states (SNI, Host).
 
 Exit status: 0 found; 1 nothing found, or some packets could not be read; 2 not done.
 
 Examples:
   larder find --dir /var/lib/larder www.example.com -w out.pcapng
-  larder find --dir /var/lib/larder '*.example.com' -w - | wireshark -k -i -
-  larder find --dir /var/lib/larder 192.0.2.0/24 --from 2026-11-01T10:00:00Z",
+  larder find --dir /var/lib/larder 'name ~ *.example.com and not port 443 and after -15m'
+  larder find --on sensor1:8053,sensor2:8053 'net 192.0.2.0/24 and udp' -w - | wireshark -k -i -",
     settings: Find::ROWS,
 };
 
@@ -144,19 +153,34 @@ settings! {
     /// All settings of `larder find`.
     pub struct Find {
         pub what: Vec<Text> = RUN.word().many()
-            .value("NAME|GLOB|ADDR|NET|FLOW|ID")
+            .value("QUERY")
             .positional()
-            .help("Find these names, addresses, networks, flows or IDs")
-            .more("IDs are Community IDs. A packet is found if it matches one of the words."),
-        pub dir: PathBuf = INPUT.path().default(".")
+            .help("Find packets that match this query")
+            .more("Several words are one query."),
+        pub dir: Vec<PathBuf> = INPUT.path().repeated()
             .value("DIR")
             .letter('d')
             .help("Search the packet store in this directory")
+            .more("Without it, and without --on, larder searches the working directory. Packets of \
+                several stores are merged by time.")
             .why("It is the -w directory of larder annotate."),
+        pub on: List = INPUT.list().default("none")
+            .value("HOST:PORT|unix:PATH,..")
+            .help("Search the stores of these machines, too")
+            .more("They are addresses of --serve or --ui of a running larder annotate."),
+        pub deadline: u64 = INPUT.seconds(1, 86_400).default("30s")
+            .help("Wait at most this long for a machine of --on")
+            .more("larder waits a second longer for each MiB that the machine sends. It reports a \
+                machine that is too slow, and completes the search without it.")
+            .why("One slow machine does not hold up the result of the others."),
+        pub token: Option<PathBuf> = INPUT.path()
+            .value("FILE")
+            .help("Send the token in this file to machines of --on")
+            .why("It is the token of their --serve-token."),
         pub community_id: Option<Text> = INPUT.word()
             .value("ID")
             .help("Find the flow with this Community ID")
-            .why("It has the same effect as the ID among the words."),
+            .more("With a query, packets are found that match either."),
         pub from: Option<i64> = INPUT.time(parse_time_ns)
             .help("Find packets from this time on")
             .more("Formats: RFC 3339, seconds since 1970, or -15m for 15 minutes ago. Without it \
@@ -167,10 +191,16 @@ settings! {
         pub write: Option<PathBuf> = OUTPUT.endpoint()
             .letter('w')
             .help("Write the packets to this file (- is standard output)")
-            .why("Without it larder prints the number of packets and bytes of each flow."),
+            .why("Without it larder prints the flows of the packets."),
+        pub format: &'static str = OUTPUT.choice(&["table", "jsonl", "csv", "counts"]).default("table")
+            .help("Print flows in this form")
+            .more("table: the 1,000 flows with the most bytes. jsonl and csv: all flows. counts: \
+                packets, bytes and flows in one line of JSON.")
+            .why("The first three have the names of each flow."),
         pub limit: Option<u64> = OUTPUT.count(1, u64::MAX)
             .letter('c')
             .help("Stop after this many packets")
+            .more("With flows of several stores: of each store.")
             .why("As in tcpdump."),
         pub candidates: bool = NAMES.switch()
             .help("Include flows that have the name among candidates")

@@ -314,7 +314,9 @@ fn send_flows(
 ) -> Result<Result<(), Ended>, StoreError> {
     let mut part = Vec::new();
     match format {
-        Format::Counts | Format::Pcapng => flows.write_counts(&mut part),
+        Format::Counts | Format::Pcapng => {
+            flows.all().write_counts(flows.flows() as u64, &mut part)
+        }
         Format::Flows | Format::Csv => {
             if format == Format::Csv {
                 part.extend_from_slice(CSV_HEADER.as_bytes());

@@ -1,0 +1,267 @@
+//! Flows of the packets that were found, of one store or several, as a table, JSON, CSV or counts.
+//!
+//! Each store is searched by a thread of its own, and counts by itself; a machine sends its flows
+//! as lines of JSON. Flows that several stores have are joined.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read};
+use std::ops::ControlFlow;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larder_annotate::feeds::parse_time_ns;
+use larder_serve::http_client;
+use larder_settings::amounts::grouped;
+use larder_settings::exit::Failure;
+use larder_settings::terminal;
+use larder_store::found::{CSV_HEADER, FoundFlows, NAMES_MAX, Row, Tally};
+use larder_store::many::{Limits, Outcome, Place, Question, refused};
+use larder_store::{Finder, FoundPacket, Summary};
+use larder_wire::Name;
+use serde_json::Value;
+
+use super::{in_folder, plural};
+use crate::settings::Find;
+
+/// Rows of the table at most: the flows with the most bytes.
+const FLOWS_SHOWN: usize = 1_000;
+
+/// Names of a flow that the table shows.
+const NAMES_SHOWN: usize = 3;
+
+/// Bytes of a line of a machine.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// Flows that a machine may send.
+const FLOWS_MAX: usize = 1 << 20;
+
+/// The flows of one store.
+#[derive(Default)]
+struct OfPlace {
+    rows: Vec<Row>,
+    /// Packets of flows that no row has.
+    others: u64,
+}
+
+/// Searches the places, and prints their flows.
+pub fn print(
+    settings: &Find,
+    question: &Question,
+    places: &[Place],
+    limits: &Limits,
+) -> Result<(Summary, Vec<Outcome>), Failure> {
+    let (found, mut outcomes) = collect(question, places, limits);
+    let mut summary = super::joined(&outcomes);
+    if let ([Place::Directory(path)], [Outcome::Failed(error)]) = (places, &outcomes[..]) {
+        let error =
+            larder_store::StoreError::Io(path.clone(), std::io::Error::other(error.clone()));
+        return Err(in_folder(path, &error));
+    }
+    if matches!(places, [Place::Directory(_)]) {
+        outcomes.clear();
+    }
+    let others = found.iter().map(|of_place| of_place.others).sum();
+    let rows = joined(found);
+    let all = rows.iter().fold(Tally::default(), |all, row| all.joined(row.tally));
+    (summary.packets, summary.bytes) = (all.packets + others, all.bytes);
+    let mut out = Vec::new();
+    match settings.format {
+        "table" => out = table(&rows, others).into_bytes(),
+        "jsonl" => rows.iter().for_each(|row| row.write_json(&mut out)),
+        "csv" => {
+            out.extend_from_slice(CSV_HEADER.as_bytes());
+            rows.iter().for_each(|row| row.write_csv(&mut out));
+        }
+        _ => {
+            let flows = rows.iter().filter(|row| row.flow.is_some()).count();
+            Tally { packets: summary.packets, ..all }.write_counts(flows as u64, &mut out);
+        }
+    }
+    terminal::print(&String::from_utf8_lossy(&out))?;
+    Ok((summary, outcomes))
+}
+
+/// The flows of each place, and how its search ended.
+fn collect(question: &Question, places: &[Place], limits: &Limits) -> (Vec<OfPlace>, Vec<Outcome>) {
+    let (sender, results) = channel();
+    let mut outcomes: Vec<Option<Outcome>> = places.iter().map(|_| None).collect();
+    for (at, place) in places.iter().enumerate() {
+        let (place, question, limits) = (place.clone(), question.clone(), limits.clone());
+        let sender = sender.clone();
+        let search = move || {
+            // The command may have ended.
+            let _ = sender.send((at, search(&place, &question, &limits)));
+        };
+        if let Err(error) = thread::Builder::new().name("find".to_owned()).spawn(search) {
+            outcomes[at] = Some(Outcome::Failed(format!("no thread: {error}")));
+        }
+    }
+    drop(sender);
+    let (mut found, started) = (Vec::new(), Instant::now());
+    while outcomes.iter().any(Option::is_none) {
+        match results.recv_timeout(Duration::from_millis(100)) {
+            Ok((at, Ok((of_place, summary, lack)))) => {
+                if outcomes[at].is_none() {
+                    found.push(of_place);
+                    outcomes[at] = Some(Outcome::Done(summary, lack));
+                }
+            }
+            Ok((at, Err(why))) => outcomes[at] = Some(Outcome::Failed(why)),
+            Err(RecvTimeoutError::Timeout) if started.elapsed() < limits.deadline => {}
+            Err(RecvTimeoutError::Timeout) => {
+                let late = places.iter().zip(&mut outcomes);
+                for (_, outcome) in late.filter(|(place, outcome)| {
+                    matches!(place, Place::Machine(..)) && outcome.is_none()
+                }) {
+                    let text = format!("no result within {} s", limits.deadline.as_secs());
+                    *outcome = Some(Outcome::Failed(text));
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    let lost = || Outcome::Failed("the search ended early".to_owned());
+    (found, outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(lost)).collect())
+}
+
+type Found = Result<(OfPlace, Summary, Option<String>), String>;
+
+fn search(place: &Place, question: &Question, limits: &Limits) -> Found {
+    match place {
+        Place::Directory(path) => {
+            let mut finder = Finder::open(path).map_err(|error| error.to_string())?;
+            finder.stop_when(limits.stop.clone());
+            let (mut flows, mut left) = (FoundFlows::default(), limits.packets);
+            let mut visit = |found: FoundPacket<'_>| {
+                flows.take(&found);
+                left -= 1;
+                if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            let (query, options) = (&question.query, question.options);
+            let summary = match question.is_scan {
+                true => finder.scan(query, options, &mut visit),
+                false => finder.find(query, options, &mut visit),
+            };
+            let summary = summary.map_err(|error| error.to_string())?;
+            let rows = flows.rows(Some(&finder)).map_err(|error| error.to_string())?;
+            Ok((OfPlace { rows, others: flows.others() }, summary, None))
+        }
+        Place::Machine(at, token) => {
+            let target = question.target("flows", limits.packets);
+            let response = http_client::get(at, &target, token.as_deref(), limits.deadline)
+                .map_err(|error| error.to_string())?;
+            match response.status {
+                200 => read(response),
+                _ => Err(refused(response)),
+            }
+        }
+    }
+}
+
+/// The lines of a machine.
+fn read(response: impl Read) -> Found {
+    let mut reader = BufReader::new(response);
+    let (mut of_place, mut lack, mut line) = (OfPlace::default(), None, Vec::new());
+    loop {
+        line.clear();
+        let read = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+        if read.map_err(|error| error.to_string())? == 0 {
+            return Ok((of_place, Summary::default(), lack));
+        }
+        let value: Value = serde_json::from_slice(&line)
+            .map_err(|_| "its response is no list of flows".to_owned())?;
+        if let Some(error) = value["error"].as_str() {
+            lack = Some(error.to_owned());
+            continue;
+        }
+        let row = row(&value).ok_or("its response is no list of flows")?;
+        if of_place.rows.len() < FLOWS_MAX {
+            of_place.rows.push(row);
+        } else {
+            of_place.others += row.tally.packets;
+        }
+    }
+}
+
+fn row(value: &Value) -> Option<Row> {
+    let time = |key: &str| parse_time_ns(value[key].as_str()?.as_bytes());
+    let names = value["names"].as_array()?.iter().take(NAMES_MAX);
+    let names = names.map(|name| Some(Name::from_canonical(name.as_str()?.as_bytes())));
+    Some(Row {
+        flow: match &value["flow"] {
+            Value::Null => None,
+            flow => Some(flow.as_str()?.to_owned()),
+        },
+        tally: Tally {
+            packets: value["packets"].as_u64()?,
+            bytes: value["bytes"].as_u64()?,
+            first_ns: time("first")?,
+            last_ns: time("last")?,
+        },
+        names: names.collect::<Option<_>>()?,
+    })
+}
+
+/// The rows of all places, those with the most bytes first.
+fn joined(found: Vec<OfPlace>) -> Vec<Row> {
+    let mut found = found.into_iter();
+    let (Some(first), rest) = (found.next(), found) else { return Vec::new() };
+    let mut rows = first.rows;
+    let mut known: HashMap<Option<String>, usize> =
+        rows.iter().enumerate().map(|(at, row)| (row.flow.clone(), at)).collect();
+    for row in rest.flat_map(|of_place| of_place.rows) {
+        match known.get(&row.flow) {
+            Some(&at) => {
+                let own = &mut rows[at];
+                own.tally = own.tally.joined(row.tally);
+                for name in row.names {
+                    if own.names.len() < NAMES_MAX && !own.names.contains(&name) {
+                        own.names.push(name);
+                    }
+                }
+            }
+            None => {
+                known.insert(row.flow.clone(), rows.len());
+                rows.push(row);
+            }
+        }
+    }
+    rows.sort_by_cached_key(|row| (Reverse(row.tally.bytes), row.tally.first_ns, row.flow.clone()));
+    rows
+}
+
+/// Flows, those with the most bytes first.
+fn table(rows: &[Row], others: u64) -> String {
+    let mut text = String::new();
+    if !rows.is_empty() {
+        text += &format!("{:>9} {:>12} {:>11}  FLOW, NAMES\n", "PACKETS", "BYTES", "DURATION");
+    }
+    for Row { flow, tally, names } in rows.iter().take(FLOWS_SHOWN) {
+        let flow = match flow {
+            Some(flow) => flow.escape_debug().to_string(),
+            None => "no flow (not IP, or malformed)".to_owned(),
+        };
+        let lasted_s = tally.last_ns.saturating_sub(tally.first_ns) as f64 / 1e9;
+        // Writing to a string does not fail.
+        let _ = write!(text, "{:>9} {:>12} {lasted_s:>10.3}s  {flow}", tally.packets, tally.bytes);
+        for name in names.iter().take(NAMES_SHOWN) {
+            let _ = write!(text, " {name}");
+        }
+        if names.len() > NAMES_SHOWN {
+            let _ = write!(text, " (and {} more)", names.len() - NAMES_SHOWN);
+        }
+        text.push('\n');
+    }
+    if rows.len() > FLOWS_SHOWN {
+        let more = grouped((rows.len() - FLOWS_SHOWN) as u64);
+        let _ = writeln!(text, "and {more} flows more; --format jsonl has all");
+    }
+    if others > 0 {
+        let _ =
+            writeln!(text, "and {} of other flows; narrow the search", plural(others, "packet"));
+    }
+    text
+}
