@@ -6,17 +6,22 @@
 //! www.example.com 192.0.2.1          bare words are alternatives
 //! ```
 //!
-//! | condition | packets of |
-//! |---|---|
-//! | `name ~ *.example.com`, `name = www.example.com` | flows with such a name: without case, with or without the last dot; a star stands for any bytes, dots too |
-//! | `host 192.0.2.1`, `host www.example.com` | an address in any header of IP (also around or in a tunnel, or quoted by ICMP), or in ARP; a name |
-//! | `net 192.0.2.0/24` | all addresses with this prefix |
-//! | `port 443`, `port 8000-8099`, `tcp port 443`, `port >= 1024` | flows of TCP, UDP, SCTP with this port at either end |
-//! | `tcp`, `udp`, `icmp`, `icmp6`, `sctp`, `ip`, `ip6`, `proto 47` | flows of this protocol |
-//! | `vlan 10`, `vlan`, `vni 42` | flows with this tag, with any tag, of this overlay network |
-//! | `community_id 1:LQU9qZlK+B5F3KDmev6m5PMibrg=` | the flow with this Community ID (seed 0) |
-//! | `flow 192.0.2.1:443-198.51.100.2:5555/tcp` | a flow, whichever end began; `*` for an end |
-//! | `after -15m`, `before 2026-11-28T10:00:00Z` | a time; also `15m ago`, a day, seconds since 1970 |
+//! ```text
+//! name ~ *.example.com          flows with such a name: without case, with or without the last dot;
+//! name = www.example.com        a star stands for any bytes, dots too
+//! host 192.0.2.1                an address in any header of IP (also around or in a tunnel, or
+//!                               quoted by ICMP), or in ARP; if it is none: a name
+//! net 192.0.2.0/24              all addresses with this prefix
+//! port 443   port 8000-8099     flows of TCP, UDP, SCTP with this port at either end
+//! tcp port 443   port >= 1024
+//! tcp udp icmp icmp6 sctp       flows of this protocol
+//! ip ip6 proto 47
+//! vlan 10   vlan   vni 42       flows with this tag, with any tag, of this overlay network
+//! community_id 1:LQU9qZlK+...   the flow with this Community ID (seed 0)
+//! flow 192.0.2.1:443-*/tcp      a flow, whichever end began; `*` for an end
+//! after -15m                    a time; also `15m ago`, a day, seconds since 1970
+//! before 2026-11-28T10:00:00Z
+//! ```
 //!
 //! A bare word is an address, a network, a flow or a Community ID by its form, and else a name. In
 //! a name `a\x00b` has a byte by its number; `\.` `\\` `\*` are a dot in a label, a backslash, a

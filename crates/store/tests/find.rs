@@ -204,6 +204,26 @@ fn empty_and_missing_folders() {
     assert!(Store::open(options(&file), &interfaces()).is_err());
 }
 
+/// What a follower gets until three times there was nothing new after all was written: each time
+/// everything had been read.
+fn follow(directory: &Path, query: &Query, is_over: &AtomicBool) -> Vec<(i64, Vec<u8>)> {
+    let mut finder = Finder::open(directory).unwrap();
+    let (mut found, mut idles) = (Vec::new(), 0);
+    let mut idle = || {
+        idles += u32::from(is_over.load(Ordering::Acquire));
+        match idles {
+            3 => std::ops::ControlFlow::Break(()),
+            _ => std::ops::ControlFlow::Continue(()),
+        }
+    };
+    let mut visit = |packet: larder_store::FoundPacket<'_>| {
+        found.push((packet.ts_ns, packet.frame.to_vec()));
+        std::ops::ControlFlow::Continue(())
+    };
+    finder.follow(query, FindOptions::default(), &mut idle, &mut visit).unwrap();
+    found
+}
+
 /// A follower from before the first packet to after the last, over a hundred segments, two runs and
 /// a budget that deletes segments that were read, gets the matches, once and in order. If names are
 /// learned late, earlier packets are shown when the name is known, as long as their segment is the
@@ -239,26 +259,7 @@ fn following_shows_all_that_comes() {
         // Following needs a store.
         drop(Store::open(world.options.clone(), &interfaces()).unwrap());
         let (found, expected) = std::thread::scope(|scope| {
-            let follower = scope.spawn(|| {
-                let mut finder = Finder::open(folder.path()).unwrap();
-                let mut found = Vec::new();
-                // Three times nothing new after all was written: each time everything had been
-                // read.
-                let mut idles = 0;
-                let mut idle = || {
-                    idles += u32::from(is_over.load(Ordering::Acquire));
-                    match idles {
-                        3 => std::ops::ControlFlow::Break(()),
-                        _ => std::ops::ControlFlow::Continue(()),
-                    }
-                };
-                let mut visit = |packet: larder_store::FoundPacket<'_>| {
-                    found.push((packet.ts_ns, packet.frame.to_vec()));
-                    std::ops::ControlFlow::Continue(())
-                };
-                finder.follow(&query, FindOptions::default(), &mut idle, &mut visit).unwrap();
-                found
-            });
+            let follower = scope.spawn(|| follow(folder.path(), &query, &is_over));
             for _ in 0..2 {
                 world.open();
                 for _ in 0..8 {

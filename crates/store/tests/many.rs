@@ -96,7 +96,9 @@ fn three_machines_are_one_store() {
             let writer =
                 writes.then(|| scope.spawn(|| worlds.iter_mut().for_each(|it| it.go_on(4))));
             let found = search(&places, &asked, &limits);
-            writer.map(|writer| writer.join().unwrap());
+            if let Some(writer) = writer {
+                writer.join().unwrap();
+            }
             found
         });
         let after = if writes { merged(&worlds, &question, options) } else { before.clone() };

@@ -301,9 +301,14 @@ fn a_search_has_a_url() {
     assert_eq!(times("q=*.example&limit=0"), [0; 0]);
     let text = |query: &str| String::from_utf8(found(&server, query).1).unwrap();
     let flows = text("q=10.0.0.1&format=flows");
-    let web = r#"{"flow":"10.0.0.1:2000-198.51.100.1:443/tcp","packets":2,"bytes":118,"first":"1970-01-01T00:00:02.500000000Z","last":"1970-01-01T00:00:03.500000000Z","names":["<b>\"\u001Bé.example"]}"#;
+    let times =
+        r#""first":"1970-01-01T00:00:02.500000000Z","last":"1970-01-01T00:00:03.500000000Z""#;
+    let web = format!(
+        r#"{{"flow":"10.0.0.1:2000-198.51.100.1:443/tcp","packets":2,"bytes":118,{times},{}}}"#,
+        r#""names":["<b>\"\u001Bé.example"]"#
+    );
     assert_eq!(flows.lines().count(), 2, "{flows}");
-    assert_eq!(flows.lines().next(), Some(web));
+    assert_eq!(flows.lines().next(), Some(&web[..]));
     let csv = text("q=10.0.0.1&format=csv");
     assert!(csv.starts_with("flow,packets,bytes,first,last,names\r\n"), "{csv}");
     assert!(
@@ -312,7 +317,9 @@ fn a_search_has_a_url() {
         ),
         "{csv}"
     );
-    let counts = r#"{"packets":3,"bytes":165,"flows":2,"first":"1970-01-01T00:00:01.500000000Z","last":"1970-01-01T00:00:03.500000000Z"}"#;
+    let times =
+        r#""first":"1970-01-01T00:00:01.500000000Z","last":"1970-01-01T00:00:03.500000000Z""#;
+    let counts = format!(r#"{{"packets":3,"bytes":165,"flows":2,{times}}}"#);
     assert_eq!(text("q=10.0.0.1&format=counts"), format!("{counts}\n"));
     let none = r#"{"packets":0,"bytes":0,"flows":0,"first":null,"last":null}"#;
     assert_eq!(text("q=nobody.example&format=counts"), format!("{none}\n"));

@@ -225,7 +225,8 @@ impl<'a> Parser<'a> {
         }
         if REFUSED.iter().any(|word| word.eq_ignore_ascii_case(token.text)) {
             return Err(self.wrong(
-                "host, net or port: larder finds flows, whichever end began; for more use a filter of tcpdump on the result",
+                "host, net or port: larder finds flows, whichever end began; \
+                 for more use a filter of tcpdump on the result",
             ));
         }
         if let Some((_, term)) =
