@@ -3,11 +3,12 @@
 //! With `-w` it writes a capture, otherwise it prints flows (`flows`). With `--follow` the reader
 //! of a pipe gets each packet at once, otherwise in blocks of a quarter of a mebibyte.
 
+mod alerts;
 mod flows;
 
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use larder_annotate::files::open_output;
 use larder_annotate::options::Endpoint;
 use larder_io::access::Access;
-use larder_io::output::{Output, OutputError};
+use larder_io::output::Output;
 use larder_serve::http_client;
 use larder_settings::amounts::{grouped, size};
 use larder_settings::exit::{self, Failure, Outcome};
@@ -31,18 +32,24 @@ use crate::settings::Find;
 
 /// Runs the command.
 pub fn find(settings: &Find) -> Outcome {
-    let question = question(settings)?;
+    let has_query = !settings.what.is_empty() || settings.community_id.is_some();
+    let question = match (&settings.alerts, has_query) {
+        (Some(_), false) => None,
+        _ => Some(question(settings)?),
+    };
     let places = places(settings)?;
     if settings.follow && places.len() > 1 {
         return Err(Failure::usage("--follow: expected one --dir; remove the others, and --on"));
     }
-    if settings.write.is_some() && settings.format != "table" {
+    if settings.alerts.is_some() && settings.follow {
+        return Err(Failure::usage("--alerts reads a log once; remove --follow"));
+    }
+    if settings.write.is_some() && settings.alerts.is_none() && settings.format != "table" {
         return Err(Failure::usage(format!(
             "-w writes packets, and --format {} prints flows; remove one of them",
             settings.format
         )));
     }
-    let output = output(settings)?;
     let quiet = settings.quiet;
     let stop = Arc::new(AtomicBool::new(false));
     let of_signals = Arc::clone(&stop);
@@ -56,9 +63,13 @@ pub fn find(settings: &Find) -> Outcome {
         deadline: Duration::from_secs(settings.deadline),
         stop: Arc::clone(&stop),
     };
+    if let Some(log) = &settings.alerts {
+        return alerts::run(settings, log, question.as_ref(), &places, &limits);
+    }
+    let Some(question) = question else { return Ok(exit::DONE) };
     let started = Instant::now();
-    let (summary, outcomes) = match output {
-        Some(output) => packets(settings, &question, &places, &limits, output)?,
+    let (summary, outcomes) = match output(settings)? {
+        Some(output) => packets(settings, &question, &places, &limits, LazyOutput::Open(output))?,
         None => flows::print(settings, &question, &places, &limits)?,
     };
     let elapsed_s = started.elapsed().as_secs_f64();
@@ -66,17 +77,9 @@ pub fn find(settings: &Find) -> Outcome {
         report(&summary, &places, elapsed_s);
     }
     // Printed also with --quiet: the result lacks packets.
-    summary.damaged.iter().for_each(|damage| eprint_quietly(&lacking(damage)));
-    let mut is_whole = summary.segments_without_index.is_empty() && summary.damaged.is_empty();
-    for (place, outcome) in places.iter().zip(&outcomes) {
-        let text = match outcome {
-            many::Outcome::Done(_, None) => continue,
-            many::Outcome::Done(_, Some(lack)) => lack.clone(),
-            many::Outcome::Failed(why) => format!("{why}; packets of it are missing"),
-        };
-        eprint_quietly(&format!("{}: {}", named(place), text.escape_debug()));
-        is_whole = false;
-    }
+    let lines = outcome_lines(&places, &summary, &outcomes);
+    lines.iter().for_each(|line| eprint_quietly(line));
+    let is_whole = summary.segments_without_index.is_empty() && lines.is_empty();
     Ok(match stop.load(Ordering::Acquire) {
         true if !settings.follow => exit::INTERRUPTED,
         _ if summary.packets == 0 || !is_whole => exit::DAMAGED,
@@ -84,8 +87,27 @@ pub fn find(settings: &Find) -> Outcome {
     })
 }
 
-fn named(place: &Place) -> String {
-    place.to_string().escape_debug().to_string()
+/// A line for each part of the result that is missing.
+fn outcome_lines(places: &[Place], summary: &Summary, outcomes: &[many::Outcome]) -> Vec<String> {
+    let mut lines: Vec<String> = summary.damaged.iter().map(lacking).collect();
+    for (place, outcome) in places.iter().zip(outcomes) {
+        let text = match outcome {
+            many::Outcome::Done(_, None) => continue,
+            many::Outcome::Done(_, Some(lack)) => lack.clone(),
+            many::Outcome::Failed(why) => format!("{why}; packets of it are missing"),
+        };
+        lines.push(format!("{}: {}", place.to_string().escape_debug(), text.escape_debug()));
+    }
+    lines
+}
+
+fn find_options(settings: &Find) -> FindOptions {
+    FindOptions {
+        from_ns: settings.from,
+        to_ns: settings.to,
+        candidates: settings.candidates,
+        lookups: settings.lookups,
+    }
 }
 
 /// The query of the command line.
@@ -104,12 +126,7 @@ fn question(settings: &Find) -> Result<Question, Failure> {
     }
     let now_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as i64);
     let query = Query::read(&text, now_ns).map_err(|error| wrong(&text, &error))?;
-    let options = FindOptions {
-        from_ns: settings.from,
-        to_ns: settings.to,
-        candidates: settings.candidates,
-        lookups: settings.lookups,
-    };
+    let options = find_options(settings);
     Ok(Question { query, text, now_ns, options, is_scan: settings.scan })
 }
 
@@ -180,7 +197,7 @@ fn packets(
     question: &Question,
     places: &[Place],
     limits: &Limits,
-    output: Output,
+    output: LazyOutput,
 ) -> Result<(Summary, Vec<many::Outcome>), Failure> {
     let mut taker = Taker {
         left: limits.packets,
@@ -192,7 +209,9 @@ fn packets(
         packets: 0,
         bytes: 0,
     };
-    taker.begin();
+    if let LazyOutput::Open(_) = &taker.output {
+        taker.begin();
+    }
     let stopped = || limits.stop.load(Ordering::Acquire);
     let mut visit = |found: FoundPacket<'_>| match stopped() {
         true => ControlFlow::Break(()),
@@ -282,13 +301,37 @@ fn report(summary: &Summary, places: &[Place], elapsed_s: f64) {
     }
 }
 
+/// An output that is created when there is something to write, or at once.
+enum LazyOutput {
+    Later(PathBuf),
+    Open(Output),
+}
+
+impl LazyOutput {
+    /// A file of this name, for packets only.
+    fn later(path: &Path) -> LazyOutput {
+        LazyOutput::Later(path.to_owned())
+    }
+
+    fn open(&mut self) -> Result<&mut Output, larder_annotate::Error> {
+        if let LazyOutput::Later(path) = self {
+            let endpoint = Endpoint::Path(path.clone());
+            *self = LazyOutput::Open(open_output(&endpoint, Access::PRIVATE)?);
+        }
+        match self {
+            LazyOutput::Open(output) => Ok(output),
+            LazyOutput::Later(_) => unreachable!("it was opened above"),
+        }
+    }
+}
+
 /// Writes the packets that were found.
 struct Taker {
     left: u64,
-    output: Output,
+    output: LazyOutput,
     writer: Writer,
     block: Vec<u8>,
-    failed: Option<OutputError>,
+    failed: Option<larder_annotate::Error>,
     flushes: bool,
     packets: u64,
     bytes: u64,
@@ -317,17 +360,25 @@ impl Taker {
     }
 
     fn write(&mut self) {
-        let written = self.output.write_all(&self.block);
-        let written =
-            if self.flushes { written.and_then(|()| self.output.flush()) } else { written };
+        let (block, flushes) = (&self.block, self.flushes);
+        let written = self.output.open().and_then(|output| {
+            output.write_all(block)?;
+            if flushes {
+                output.flush()?;
+            }
+            Ok(())
+        });
         self.failed = written.err();
         self.block.clear();
     }
 
     fn finish(self) -> Result<(), Failure> {
-        match self.failed {
-            Some(error) => Err(failed(error.into())),
-            None => self.output.finish().map_err(|error| failed(error.into())),
+        match (self.failed, self.output) {
+            (Some(error), _) => Err(failed(error)),
+            (None, LazyOutput::Open(output)) => {
+                output.finish().map_err(|error| failed(error.into()))
+            }
+            (None, LazyOutput::Later(_)) => Ok(()),
         }
     }
 }

@@ -197,6 +197,15 @@ settings! {
             .more("table: the 1,000 flows with the most bytes. jsonl and csv: all flows. counts: \
                 packets, bytes and flows in one line of JSON.")
             .why("The first three have the names of each flow."),
+        pub alerts: Option<PathBuf> = INPUT.endpoint()
+            .value("FILE")
+            .help("Write the packets around each alert of this log")
+            .more("The log is eve.json of Suricata or notice.log of Zeek, also compressed; - is standard \
+                input. -w names a directory, and each alert with packets gets a file in it. A query \
+                restricts the packets further."),
+        pub around: u64 = INPUT.seconds(1, 31_536_000).default("5m")
+            .help("With --alerts: packets this long before and after")
+            .why("An alert comes after its cause, and often before the end of the flow."),
         pub limit: Option<u64> = OUTPUT.count(1, u64::MAX)
             .letter('c')
             .help("Stop after this many packets")
