@@ -3,11 +3,9 @@
 
 mod upstreams;
 
-use std::fmt::Write;
-
 use larder::Stats;
 use larder_serve::counters::{Counters, Published};
-use larder_serve::metrics::write_head;
+use larder_serve::durations::Durations;
 use larder_wire::dns::Message;
 use serde_json::Value;
 
@@ -17,10 +15,6 @@ pub use larder_serve::metrics::{Fields, Metric};
 
 use crate::dnstap::Protocol;
 use crate::zones::Upstream;
-
-/// Buckets of the histogram. Bucket i counts times below 2^i microseconds that are in no earlier
-/// bucket. The last one counts all times from 8.4 s on.
-pub const BUCKETS: usize = 25;
 
 /// How long a core may delay the publication of its counters, milliseconds.
 pub const PUBLISH_MS: u64 = 100;
@@ -109,49 +103,7 @@ larder_serve::counters! {
         "query_log_lines_dropped_total" "Lines of the query log dropped (buffer full)" { query_log_lines_dropped }
     }
     /// Durations of misses.
-    miss: Histogram
-}
-
-/// Durations in buckets of powers of two.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Histogram {
-    buckets: [u64; BUCKETS],
-    sum_us: u64,
-}
-
-impl Histogram {
-    /// Counts a duration, microseconds.
-    #[inline]
-    pub fn note(&mut self, us: u64) {
-        let bucket = (u64::BITS - us.leading_zeros()) as usize;
-        self.buckets[bucket.min(BUCKETS - 1)] += 1;
-        self.sum_us = self.sum_us.wrapping_add(us);
-    }
-
-    fn words(&mut self) -> impl Iterator<Item = &mut u64> {
-        self.buckets.iter_mut().chain([&mut self.sum_us])
-    }
-
-    fn values(&self) -> impl Iterator<Item = u64> {
-        self.buckets.into_iter().chain([self.sum_us])
-    }
-
-    /// The number of durations.
-    pub fn count(&self) -> u64 {
-        self.buckets.iter().sum()
-    }
-
-    /// The time, microseconds, that this share of the durations (0 to 1) is below: the end of its
-    /// bucket. `None` without durations, or in the last bucket, which has no end.
-    pub fn quantile_us(&self, share: f64) -> Option<u64> {
-        let wanted = (self.count() as f64 * share).ceil().max(1.0) as u64;
-        let mut seen = 0;
-        let bucket = self.buckets.iter().position(|count| {
-            seen += count;
-            seen >= wanted
-        })?;
-        (bucket < BUCKETS - 1).then_some(1 << bucket)
-    }
+    miss: Durations
 }
 
 impl Counts {
@@ -219,30 +171,14 @@ impl Counts {
     /// Writes Prometheus' text format.
     pub fn write_text(&self, out: &mut String) {
         Counters::write_text(self, out, PREFIX);
-        let name = format!("{PREFIX}_miss_seconds");
-        write_head(out, &name, "Time from query to response for cache misses", "histogram");
-        let mut seen = 0;
-        for (bucket, count) in self.miss.buckets.iter().enumerate() {
-            seen += count;
-            // Writing to a string does not fail.
-            let _ = match bucket {
-                bucket if bucket == BUCKETS - 1 => {
-                    writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {seen}")
-                }
-                _ => writeln!(out, "{name}_bucket{{le=\"{}\"}} {seen}", seconds(1 << bucket)),
-            };
-        }
-        let _ = writeln!(out, "{name}_sum {}\n{name}_count {seen}", seconds(self.miss.sum_us));
+        let help = "Time from query to response for cache misses";
+        self.miss.write_text(out, &format!("{PREFIX}_miss_seconds"), help);
     }
 }
 
 #[cold]
 fn extended_rcode(bytes: &[u8]) -> u16 {
     Message::parse(bytes).map_or(0, |message| message.extended_rcode())
-}
-
-fn seconds(us: u64) -> f64 {
-    us as f64 / 1e6
 }
 
 /// What the cores publish.
@@ -309,11 +245,11 @@ mod tests {
         let sum = published.sum();
         assert_eq!((sum.hits, sum.trace_records_dropped), (6, 2));
         assert_eq!((sum.answers_nxdomain, sum.answers_other, sum.truncated_answers), (2, 2, 2));
-        assert_eq!((sum.miss.count(), sum.miss.sum_us), (2, 2000));
+        assert_eq!((sum.miss.count(), sum.miss.sum_us()), (2, 2000));
         assert_eq!(sum.fields()["hits"], 6);
         assert_eq!(sum.fields()["miss_us_p99"], 1024);
         counts.add(&sum);
-        assert_eq!((counts.hits, counts.miss.count(), counts.miss.sum_us), (9, 3, 3000));
+        assert_eq!((counts.hits, counts.miss.count(), counts.miss.sum_us()), (9, 3, 3000));
     }
 
     /// BADVERS is not counted as NOERROR, whose bits the header has. An empty response without an
@@ -328,22 +264,6 @@ mod tests {
         counts.answered(&bytes);
         counts.answered(&bytes[..20]);
         assert_eq!((counts.answers_noerror, counts.answers_other), (2, 1));
-    }
-
-    /// A duration is counted in the bucket whose end is the next power of two; quantiles are ends
-    /// of buckets.
-    #[test]
-    fn times_are_counted() {
-        let mut histogram = Histogram::default();
-        assert_eq!(histogram.quantile_us(0.5), None);
-        for us in [0, 1, 2, 3, 4, u64::MAX] {
-            histogram.note(us);
-        }
-        assert_eq!(histogram.buckets[..4], [1, 1, 2, 1]);
-        assert_eq!(histogram.buckets[BUCKETS - 1], 1);
-        assert_eq!(histogram.quantile_us(0.0), Some(1));
-        assert_eq!(histogram.quantile_us(0.5), Some(4));
-        assert_eq!(histogram.quantile_us(1.0), None);
     }
 
     /// The text has the header of each family once, each metric once, and cumulative buckets.

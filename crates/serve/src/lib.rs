@@ -16,6 +16,7 @@
 //! | [`metrics_http`] | `GET /metrics` by it, in the supervisor's loop |
 //! | [`mod@counters`], [`metrics`] | what worker threads count; metrics for Prometheus and `larder ctl stats` |
 //! | [`histogram`] | percentiles of any number of values |
+//! | [`durations`] | the same in coarse buckets, for counters and Prometheus |
 //! | [`connection_limit`] | how many connections there may be, in all and of one client |
 //! | [`record_channel`], [`writer`] | records from the cores to a thread that writes them |
 //! | [`log`] | what a program writes about itself: `level component: event key=value` |
@@ -36,6 +37,7 @@ pub mod connection_limit;
 pub mod console;
 pub mod control;
 pub mod counters;
+pub mod durations;
 pub mod histogram;
 pub mod http_client;
 pub mod http_server;
