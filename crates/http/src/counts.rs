@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use larder_serve::counters::Published;
+use larder_serve::counters::{Counters, Published};
+use larder_serve::durations::Durations;
+use larder_serve::metrics::Fields;
+use serde_json::Value;
 
 /// What every name of a metric begins with.
 pub const PREFIX: &str = "larder_http";
@@ -11,6 +14,13 @@ larder_serve::counters! {
     /// One loop's counters, or the sum of all.
     Counts {
         "requests_total" "Valid requests of clients" { requests }
+        "responses_total" "Responses to clients, by class of their status code" {
+            responses_2xx ["class" "2xx"],
+            responses_3xx ["class" "3xx"],
+            responses_4xx ["class" "4xx"],
+            responses_5xx ["class" "5xx"],
+            responses_other ["class" "other"],
+        }
         "hits_total" "Requests answered from the cache" { hits }
         "hits_stale_total" "Requests answered with a stale response during its revalidation" { hits_stale }
         "misses_total" "Requests that started a fetch that others may share" { misses }
@@ -22,7 +32,7 @@ larder_serve::counters! {
         "outdated_total" "Responses not stored because their URL was written or purged during the fetch" { outdated }
         "not_kept_total" "Cacheable responses not stored: no memory, or expired before they were complete" { not_kept }
         "refused_requests_total" "Invalid requests" { refused_requests }
-        "sent_bytes_total" "Bytes of long bodies sent to clients" { sent_bytes }
+        "sent_bytes_total" "Bytes of bodies sent to clients" { sent_bytes }
         "received_bytes_total" "Bytes of bodies received from origins" { received_bytes }
         "bodies_failed_total" "Client connections reset because a body failed" { bodies_failed }
         "too_long_total" "Bodies streamed because they were too long to be cached" { too_long }
@@ -48,6 +58,41 @@ larder_serve::counters! {
         "log_dropped_total" "Lines of the access log dropped (buffer full)" { log_dropped }
         "clients_open" "Open client connections" { clients_open }
         "origins_open" "Open connections to origins" { origins_open }
+    }
+    /// From a request to an origin to the headers of its response.
+    origin: Durations
+}
+
+impl Counts {
+    /// Counts a response to a client, and the bytes of its body that follow its headers at once.
+    #[inline]
+    pub(crate) fn responded(&mut self, status: u16, body_bytes: u64) {
+        self.sent_bytes += body_bytes;
+        let counter = match status / 100 {
+            2 => &mut self.responses_2xx,
+            3 => &mut self.responses_3xx,
+            4 => &mut self.responses_4xx,
+            5 => &mut self.responses_5xx,
+            _ => &mut self.responses_other,
+        };
+        *counter += 1;
+    }
+
+    /// The result of `stats`: each counter by its field, and quantiles of the durations of origins.
+    pub fn fields(&self) -> Fields {
+        let mut fields = Counters::fields(self);
+        for (name, share) in [("origin_us_p50", 0.5), ("origin_us_p99", 0.99)] {
+            let time = self.origin.quantile_us(share).map_or(Value::Null, Value::from);
+            fields.insert(name.to_owned(), time);
+        }
+        fields
+    }
+
+    /// Writes Prometheus' text format.
+    pub fn write_text(&self, out: &mut String) {
+        Counters::write_text(self, out, PREFIX);
+        let help = "Time from the request to an origin to the headers of its response";
+        self.origin.write_text(out, &format!("{PREFIX}_origin_seconds"), help);
     }
 }
 
@@ -75,5 +120,36 @@ impl Shared {
     /// True where no loop has clients.
     pub fn are_all_drained(&self) -> bool {
         self.drained.load(Ordering::Acquire) == self.loops
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each class has a counter, codes of no class share one, and durations are in both forms.
+    #[test]
+    fn classes_and_durations() {
+        let mut counts = Counts::default();
+        for status in [200, 206, 304, 404, 503, 0, 999] {
+            counts.responded(status, 5);
+        }
+        counts.origin.note(3);
+        let fields = counts.fields();
+        let all = ["2xx", "3xx", "4xx", "5xx", "other"];
+        let of_class = all.map(|class| fields[&format!("responses_{class}")].as_u64());
+        assert_eq!(of_class, [Some(2), Some(1), Some(1), Some(1), Some(2)]);
+        assert_eq!(fields["origin_us_p99"].as_u64(), Some(4));
+        assert_eq!(fields["sent_bytes"].as_u64(), Some(35));
+        let mut text = String::new();
+        counts.write_text(&mut text);
+        for line in [
+            "larder_http_responses_total{class=\"2xx\"} 2",
+            "larder_http_responses_total{class=\"other\"} 2",
+            "larder_http_origin_seconds_bucket{le=\"0.000004\"} 1",
+            "larder_http_origin_seconds_count 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
     }
 }

@@ -15,7 +15,6 @@ use std::time::Duration;
 use larder_io::epoll::{Event, Poller};
 use larder_serve::console;
 use larder_serve::control::{Answer, Fields, Job, Service};
-use larder_serve::counters::Counters;
 use larder_serve::lifecycle::Stage;
 use larder_serve::metrics::{Metric, metric_fields, write_build_info, write_metrics};
 use larder_serve::reload::Reload;
@@ -231,7 +230,7 @@ impl console::Duties for Duties {
     fn metrics(&self) -> String {
         let mut text = String::new();
         write_build_info(&mut text);
-        self.common.shared.counts.sum().write_text(&mut text, PREFIX);
+        self.common.shared.counts.sum().write_text(&mut text);
         write_metrics(&mut text, PREFIX, &self.other_metrics());
         text
     }

@@ -221,12 +221,10 @@ impl Core {
         if object.is_none() {
             push_body(out, &composed.body, kept.body);
         }
-        self.summary = ResponseSummary {
-            status: composed.status,
-            body_bytes: (out.len() - head_end) as u64,
-            cache: Some(if renews { "hit-stale" } else { "hit" }),
-            origin_status: None,
-        };
+        let (status, body_bytes) = (composed.status, (out.len() - head_end) as u64);
+        self.counts.responded(status, body_bytes);
+        let cache = Some(if renews { "hit-stale" } else { "hit" });
+        self.summary = ResponseSummary { status, body_bytes, cache, origin_status: None };
         // A response that could not be stored would only keep other clients from renewing it.
         let may_renew = || {
             !directives.no_store
@@ -281,6 +279,7 @@ impl Core {
         let context = from.context(closes || from.has_content());
         push_own(out, status, text, &context, &OWN, self.now_s);
         let body_bytes = if from.head.method == "HEAD" { 0 } else { text.len() as u64 + 1 };
+        self.counts.responded(status, body_bytes);
         self.summary = ResponseSummary { status, body_bytes, ..ResponseSummary::default() };
         // The body of the request is not read.
         let lingers = from.has_content();
@@ -292,11 +291,9 @@ impl Core {
         let request = Request { method: "GET", fields: &[] };
         let context = RequestContext { request, minor_version: 1, keeps_alive: false };
         push_own(out, status, text, &context, &OWN, self.now_s);
-        self.summary = ResponseSummary {
-            status,
-            body_bytes: text.len() as u64 + 1,
-            ..ResponseSummary::default()
-        };
+        let body_bytes = text.len() as u64 + 1;
+        self.counts.responded(status, body_bytes);
+        self.summary = ResponseSummary { status, body_bytes, ..ResponseSummary::default() };
     }
 
     /// Sends the origin a request to confirm a stale response; no client waits for it.
@@ -514,8 +511,9 @@ impl Core {
         }
         let (status, origin_status) = (composed.status, answer.origin_status);
         let body_bytes = (out.len() - head_end) as u64;
-        self.summary =
-            ResponseSummary { status, body_bytes, cache: Some(why.as_str()), origin_status };
+        let cache = Some(why.as_str());
+        self.counts.responded(status, body_bytes);
+        self.summary = ResponseSummary { status, body_bytes, cache, origin_status };
         let mut reply = Reply::composed(composed, |body| {
             Some(Content {
                 object: answer.object.clone()?,

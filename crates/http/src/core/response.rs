@@ -288,6 +288,7 @@ impl Core {
         };
         if let Some(bytes) = self.at_once(head, rest, body_bytes) {
             answer.record.extend_from_slice(&rest[..bytes]);
+            self.counts.received_bytes += bytes as u64;
             if let Some((stored, key)) = &keep {
                 self.keep(fetch, key, stored, &answer.record);
             }

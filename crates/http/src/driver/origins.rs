@@ -150,6 +150,8 @@ struct Origin {
     upload: Option<Delivery>,
     /// Bytes of the request's headers that were sent.
     sent_bytes: usize,
+    /// When they began to be sent.
+    asked_us: u64,
     /// Bytes that came and were not used yet.
     inbox: Vec<u8>,
     incoming: Option<Box<Incoming>>,
@@ -443,6 +445,7 @@ impl Origins {
             fetch: Some(fetch),
             upload: None,
             sent_bytes: 0,
+            asked_us: 0,
             inbox: Vec::new(),
             incoming: None,
             is_reused: false,

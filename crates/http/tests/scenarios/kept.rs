@@ -75,6 +75,28 @@ fn parts() {
     }
 }
 
+/// Responses, their bytes, and how long the origin took are counted once each: of short bodies and
+/// of long ones, for a miss, a hit, and a response of larder itself.
+#[test]
+fn responses_are_counted() {
+    for bytes in LENGTHS {
+        scenario().loops(&[1, 2]).run(|world| {
+            let (mut client, _origin) = kept(world, FRESH, bytes);
+            assert!(is_hit(&client.fetch_with("/film", &[])));
+            let none = client.fetch_with("/none", &["Cache-Control: only-if-cached"]);
+            assert_eq!(none.status(), 504);
+            world.until_counts("all responses", |it| it.responses_2xx + it.responses_5xx == 3);
+            let counts = world.server.counts();
+            assert_eq!((counts.responses_2xx, counts.responses_5xx), (2, 1));
+            assert_eq!((counts.received_bytes, counts.origin.count()), (bytes as u64, 1));
+            // The headers of long bodies count with them.
+            let sent = counts.sent_bytes - none.body.len() as u64;
+            let twice = 2 * bytes as u64;
+            assert!((twice..twice + 1_000).contains(&sent), "{sent}");
+        });
+    }
+}
+
 /// HEAD of a stale response revalidates it as GET would. After a 304 the client gets the cached
 /// headers, which are fresh for GET; a new body replaces the cached one.
 #[test]

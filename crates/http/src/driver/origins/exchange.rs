@@ -46,6 +46,9 @@ impl Origins {
     pub(super) fn send_request(&mut self, cx: &mut Context<'_>, origin: &mut Origin) -> bool {
         origin.state = State::Requesting;
         let Some(fetch) = &mut origin.fetch else { return false };
+        if origin.sent_bytes == 0 {
+            origin.asked_us = cx.base.now.us;
+        }
         while origin.sent_bytes < fetch.request.len() {
             match tcp::write(&origin.socket, &fetch.request[origin.sent_bytes..]) {
                 Ok(bytes) => origin.sent_bytes += bytes,
@@ -164,6 +167,8 @@ impl Origins {
                 origin.inbox = rest.to_vec();
                 continue;
             }
+            let waited_us = cx.base.now.us.saturating_sub(origin.asked_us);
+            cx.base.core.counts.origin.note(waited_us);
             let keeps_alive = head.keeps_alive && origin.upload.is_none();
             let (next, used) = match &mut origin.fetch {
                 Some(fetch) => {
@@ -204,6 +209,8 @@ impl Origins {
         incoming: Box<Incoming>,
     ) -> bool {
         origin.state = State::Body;
+        // They came with the headers.
+        cx.base.core.counts.received_bytes += origin.inbox.len() as u64;
         cx.base.deliveries.set_filler(incoming.object().id(), origin.token);
         origin.incoming = Some(incoming);
         self.wait_in(cx, origin, BODY);
