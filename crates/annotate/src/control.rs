@@ -16,7 +16,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -27,9 +27,10 @@ use larder_serve::log::Log;
 use larder_serve::metrics::{Metric, metric_fields, write_build_info, write_metrics};
 use serde_json::Value;
 
-use crate::live_stats::{Party, Second, Tally};
+use crate::live_stats::{Party, Second, Tally, Totals};
 use crate::names_file::escaped;
 use crate::options::{Operation, Options};
+use crate::record::{NameSource, UnnamedReason};
 use crate::{Error, Progress};
 
 /// Rows of `top`.
@@ -185,6 +186,7 @@ impl Duties {
                 behind_ns as f64 / 1e9,
             ),
         ];
+        metrics.extend(by_name(totals));
         (self.others)(&mut metrics);
         metrics
     }
@@ -208,6 +210,24 @@ impl Duties {
         fields.insert("talk".to_owned(), flows(&second));
         fields
     }
+}
+
+/// Ended flows by source of their name, and by reason for none.
+fn by_name(totals: &Totals) -> Vec<Metric> {
+    let named = NameSource::ALL.iter().map(|it| it.as_str()).zip(&totals.flows_named_by);
+    let unnamed = UnnamedReason::ALL.iter().map(|it| it.as_str()).zip(&totals.flows_unnamed_by);
+    let family = |name: &'static str, help: &'static str, label, value: &str, total: &AtomicU64| {
+        Metric::new(name, help, total.load(Ordering::Relaxed) as f64).of(label, value)
+    };
+    let named = named.map(|(source, total)| {
+        let help = "Ended flows whose destination has a name, by its source";
+        family("flows_named_by_total", help, "source", source, total)
+    });
+    let unnamed = unnamed.map(|(reason, total)| {
+        let help = "Ended flows whose destination can have a name and has none, by reason";
+        family("flows_unnamed_by_total", help, "reason", reason, total)
+    });
+    named.chain(unnamed).collect()
 }
 
 fn text(party: &Party) -> String {

@@ -123,18 +123,21 @@ impl CaptureStats {
     }
 }
 
-/// Metrics of the kernel and of the packet store.
+/// Metrics of the kernel, and of the packet store and its budget in bytes.
 pub(crate) fn others(
     capture: Option<&CaptureStats>,
-    store: Option<&Arc<larder_store::Counts>>,
+    store: Option<(&Arc<larder_store::Counts>, u64)>,
 ) -> Others {
-    let (live, store) = (capture.map(|capture| Arc::clone(&capture.counts)), store.cloned());
+    let live = capture.map(|capture| Arc::clone(&capture.counts));
+    let store = store.map(|(counts, budget_bytes)| (Arc::clone(counts), budget_bytes));
     Box::new(move |metrics| {
         if let Some(live) = &live {
             live.refresh();
             of_interfaces(live, metrics);
         }
-        if let Some(store) = &store {
+        if let Some((store, budget_bytes)) = &store {
+            let help = "Packet store: limit of the bytes kept";
+            metrics.push(Metric::new("store_bytes_kept_max", help, *budget_bytes as f64));
             for (name, value) in store.all() {
                 let help = format!("Packet store: {}", name.replace('_', " "));
                 let end = if name == "bytes_kept" { "" } else { "_total" };

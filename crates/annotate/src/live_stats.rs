@@ -6,8 +6,8 @@
 //! asked within the last `WATCHED_S` seconds.
 //!
 //! Bounds: [`ROWS_MAX`] names and as many flows a second, and 65,536 in the current second. Cost:
-//! six relaxed additions a batch and worker; while `larder top` runs, a look at [`SAMPLES`] flows a
-//! batch.
+//! six relaxed additions a batch and worker, and one for each source of names and reason for none
+//! that has occurred; while `larder top` runs, a look at [`SAMPLES`] flows a batch.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -17,6 +17,7 @@ use larder_wire::flow_key::FlowKey;
 use larder_wire::{Addr, Name};
 
 use crate::options::Summary;
+use crate::record::{NameSource, UnnamedReason};
 
 /// Packets of a batch that a worker samples, at most.
 pub const SAMPLES: usize = 64;
@@ -129,6 +130,10 @@ pub struct Totals {
     pub flows_nameable: AtomicU64,
     /// Those that have one.
     pub flows_named: AtomicU64,
+    /// The same by source of the name: in the order of [`NameSource::ALL`].
+    pub flows_named_by: [AtomicU64; NameSource::ALL.len()],
+    /// Those without, by reason: in the order of [`UnnamedReason::ALL`].
+    pub flows_unnamed_by: [AtomicU64; UnnamedReason::ALL.len()],
     /// Flows that ended because the table was full.
     pub flows_evicted: AtomicU64,
     /// Flows in the table.
@@ -208,6 +213,18 @@ impl LiveStats {
         add(&totals.flows_nameable, &mut before.flows_nameable, now.flows_nameable);
         add(&totals.flows_named, &mut before.flows_named, now.flows_named);
         add(&totals.flows_evicted, &mut before.flows_evicted, now.flows_evicted);
+        for (source, count) in &now.flows_named_by {
+            let at = NameSource::ALL.iter().position(|it| it == source);
+            if let Some(total) = at.and_then(|at| totals.flows_named_by.get(at)) {
+                add(total, before.flows_named_by.entry(*source).or_default(), *count);
+            }
+        }
+        for (reason, count) in &now.flows_unnamed_by {
+            let at = UnnamedReason::ALL.iter().position(|it| it.as_str() == *reason);
+            if let Some(total) = at.and_then(|at| totals.flows_unnamed_by.get(at)) {
+                add(total, before.flows_unnamed_by.entry(reason).or_default(), *count);
+            }
+        }
     }
 }
 
@@ -248,6 +265,23 @@ mod tests {
         let seen = live_stats.watch();
         let tally = seen.parties.values().next().expect("a party");
         assert_eq!((seen.number, tally.packets, tally.bytes, seen.flows.len()), (1, 5, 500, 2));
+    }
+
+    /// Counts by source and reason are added once, however often a worker reports.
+    #[test]
+    fn sources_and_reasons_are_added() {
+        let live_stats = LiveStats::default();
+        let (mut before, mut now) = (Summary::default(), Summary::default());
+        for named in 1..=3 {
+            now.flows_named_by.insert(NameSource::Ptr, named);
+            now.flows_unnamed_by.insert(UnnamedReason::Local.as_str(), 7);
+            live_stats.add(&mut before, &now);
+        }
+        let load = |all: &[AtomicU64]| -> Vec<u64> {
+            all.iter().map(|total| total.load(Ordering::Relaxed)).collect()
+        };
+        assert_eq!(load(&live_stats.totals.flows_named_by), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0]);
+        assert_eq!(load(&live_stats.totals.flows_unnamed_by), [0, 0, 0, 0, 7, 0]);
     }
 
     /// A second has a bounded number of rows, those with the most traffic.

@@ -224,6 +224,16 @@ pub enum UnnamedReason {
 }
 
 impl UnnamedReason {
+    /// All reasons.
+    pub const ALL: [UnnamedReason; 6] = [
+        UnnamedReason::NoLookupSeen,
+        UnnamedReason::BeforeCapture,
+        UnnamedReason::EncryptedDnsSuspected,
+        UnnamedReason::Evicted,
+        UnnamedReason::Local,
+        UnnamedReason::LowConfidence,
+    ];
+
     /// The spelling in logs.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -325,7 +325,8 @@ impl Services {
         }
         let mut control = None;
         if options.operation != Operation::default() || capture.is_some() {
-            let others = live::others(capture, store.as_ref());
+            let budget_bytes = options.store.as_ref().map(|store| store.budget_bytes);
+            let others = live::others(capture, store.as_ref().zip(budget_bytes));
             let status = capture.map_or_else(String::new, CaptureStats::status);
             control = Some(Control::start(options, progress, others, &status)?);
         }
