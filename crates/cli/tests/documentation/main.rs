@@ -87,6 +87,7 @@ pages! {
     http: "docs/guide/http.md",
     live: "docs/guide/live.md",
     model: "docs/guide/model.md",
+    monitoring: "docs/guide/monitoring.md",
     sim: "docs/guide/sim.md",
 }
 

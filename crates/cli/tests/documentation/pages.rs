@@ -310,6 +310,7 @@ pub const PAGES: &[Page] = &[
             ("larder top", &[NotRun("draws on a terminal until it is told to end")]),
         ],
     },
+    Page { file: "docs/guide/monitoring.md", before: "", notes: &[] },
     Page {
         file: "docs/guide/model.md",
         before: r"
