@@ -153,6 +153,10 @@ def tree_of(binary, prefix):
     for unit in UNITS:
         text = (HERE / unit).read_text().replace("/usr/local/bin/larder", "/usr/bin/larder")
         tree.add(f"{prefix}/lib/systemd/system/{unit}", text.encode())
+    for board in sorted((HERE / "grafana").glob("*.json")):
+        tree.add(f"{prefix}/share/larder/grafana/{board.name}", board.read_bytes())
+    for rules in sorted((HERE / "prometheus").glob("*.yml")):
+        tree.add(f"{prefix}/share/larder/prometheus/{rules.name}", rules.read_bytes())
     tree.add(f"{prefix}/share/doc/larder/README.md", (ROOT / "README.md").read_bytes())
     tree.add(f"{prefix}/share/doc/larder/changelog.gz", zipped((ROOT / "CHANGELOG.md").read_bytes()))
     # Each package has the text of the one; that of the other is in every distribution, and in the archive.

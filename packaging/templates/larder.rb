@@ -17,7 +17,7 @@ class Larder < Formula
     bash_completion.install "usr/share/bash-completion/completions/larder"
     zsh_completion.install "usr/share/zsh/vendor-completions/_larder"
     fish_completion.install "usr/share/fish/vendor_completions.d/larder.fish"
-    pkgshare.install "etc/larder/larder.toml"
+    pkgshare.install "etc/larder/larder.toml", "usr/share/larder/grafana", "usr/share/larder/prometheus"
   end
 
   def caveats
