@@ -204,7 +204,7 @@ settings! {
                 input. -w names a directory, and each alert with packets gets a file in it. A query \
                 restricts the packets further."),
         pub around: u64 = INPUT.seconds(1, 31_536_000).default("5m")
-            .help("With --alerts: packets this long before and after")
+            .help("Include packets this long before and after an alert")
             .why("An alert comes after its cause, and often before the end of the flow."),
         pub limit: Option<u64> = OUTPUT.count(1, u64::MAX)
             .letter('c')
