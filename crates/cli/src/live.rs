@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
+use std::time::Duration;
 
 use larder_annotate::Options;
 pub use larder_annotate::live::Input;
@@ -141,6 +142,7 @@ pub fn store(
             Space::Bytes(bytes) => Reserve::Bytes(bytes),
             Space::Percent(percent) => Reserve::Percent(percent),
         },
+        age: (store.store_age > 0).then(|| Duration::from_secs(store.store_age)),
         access,
         privacy: Privacy {
             snap_bytes: store.store_snaplen,

@@ -10,7 +10,8 @@
 //! The operator gets one message when that begins and one when it ends.
 //!
 //! The budget is checked before a segment is created, and again when its index is known: the oldest
-//! segment is deleted first, with all its files.
+//! segment is deleted first, with all its files. The age of the oldest segment is checked once a
+//! second, also while no packets come.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use larder_io::access::Access;
 use larder_io::disk::{FileWriter, O_DIRECT, PAGE_BYTES, Space};
@@ -44,6 +45,9 @@ const PIECE_BYTES: u64 = 1 << 20;
 const BEGIN_BYTES: u64 = 1 << 20;
 const SPARE_BYTES_MIN: u64 = 64 << 10;
 const SPARE_BYTES_MAX: u64 = 4 << 20;
+
+/// Interval at which the age of the oldest segment is checked.
+const AGE_CHECK: Duration = Duration::from_secs(1);
 
 /// Longest pause after an error of the disk.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -144,6 +148,8 @@ pub(crate) struct DiskWriter {
     pause: Option<Duration>,
     /// The operator was told that segments are deleted because the disk is full.
     is_short: bool,
+    /// When the age of the oldest segment was checked.
+    age_checked: Option<Instant>,
 }
 
 impl DiskWriter {
@@ -163,6 +169,7 @@ impl DiskWriter {
             seed,
             pause: None,
             is_short: false,
+            age_checked: None,
         };
         disk_writer.note_kept();
         disk_writer
@@ -183,6 +190,7 @@ impl DiskWriter {
                 None if is_ending => return,
                 None => thread::park_timeout(self.flush_every()),
             }
+            self.keep_age();
         }
     }
 
@@ -252,6 +260,7 @@ impl DiskWriter {
             if is_whole {
                 return Ok(flows);
             }
+            self.keep_age();
             thread::park_timeout(self.flush_every());
         }
     }
@@ -382,6 +391,36 @@ impl DiskWriter {
             Counts::add(&self.shared.counts.segments_deleted, 1);
         }
         self.note_kept();
+    }
+
+    /// Deletes the oldest segments whose last packets are too old, by the time of day.
+    fn keep_age(&mut self) {
+        let Some(age) = self.options.age else { return };
+        if self.age_checked.is_some_and(|checked| checked.elapsed() < AGE_CHECK) {
+            return;
+        }
+        self.age_checked = Some(Instant::now());
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let oldest_ns = now.saturating_sub(age).as_nanos();
+        let mut has_deleted = false;
+        loop {
+            let catalog = &self.shared.catalog;
+            let last_ns = |number: u64| catalog.get(number).and_then(|segment| segment.last_ns);
+            // A segment without packets is deleted with the next one that has some.
+            let mut stored = self.stored.segments.iter().enumerate();
+            let first = stored.find_map(|(at, (number, _))| Some((at, last_ns(*number)?)));
+            let is_old = |last_ns: i64| u128::try_from(last_ns).unwrap_or(0) < oldest_ns;
+            let Some((at, _)) = first.filter(|(_, last_ns)| is_old(*last_ns)) else { break };
+            let gone: Vec<(u64, u64)> = self.stored.segments.drain(..=at).collect();
+            for (number, _) in gone {
+                self.delete(number);
+                Counts::add(&self.shared.counts.segments_deleted, 1);
+            }
+            has_deleted = true;
+        }
+        if has_deleted {
+            self.note_kept();
+        }
     }
 
     /// Deletes the oldest segments until the disk has room for `bytes` more, besides the reserve.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use larder_io::access::Access;
 use larder_serve::log::Log;
@@ -40,6 +41,8 @@ pub struct Options {
     pub privacy: Privacy,
     /// Space of the disk that stays free: the oldest segments are deleted for it.
     pub reserve: Reserve,
+    /// A segment is deleted when its last packet is older than this, by the time of day.
+    pub age: Option<Duration>,
     /// Mode and group of the files.
     pub access: Access,
     /// Events are of the flows of all networks: VLANs and VNIs do not distinguish flows.
@@ -87,6 +90,7 @@ impl Options {
             sync: false,
             privacy: Privacy::default(),
             reserve: Reserve::default(),
+            age: None,
             access: Access::PRIVATE,
             ignores_vlan: false,
             log: Log::default(),
@@ -194,7 +198,7 @@ counts! {
     bytes_written,
     /// Closed segments.
     segments_closed,
-    /// Segments that were deleted to keep the budget.
+    /// Segments that were deleted to keep the budget, the reserve or the age.
     segments_deleted,
     /// Bytes of closed segments with their indexes, now.
     bytes_kept,

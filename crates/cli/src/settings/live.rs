@@ -99,6 +99,11 @@ settings! {
             .help("Keep this much of the disk free")
             .more("larder deletes the oldest stored packets for it, and also when the disk is full.")
             .why("larder reports at the start if --store exceeds the free space."),
+        pub store_age: u64 = STORE.seconds(0, 315_360_000).default("0")
+            .help("Delete stored packets that are older than this")
+            .more("larder deletes a segment when its last packet is older than this by the time of day, \
+                so packets live for --segment-time longer at most. 0 deletes no packets for their age.")
+            .why("Rules on data retention often limit the age of packets."),
         pub serve: Option<Text> = STORE.word().none("none")
             .value("ADDR:PORT|unix:PATH")
             .help("Serve stored packets over HTTP")
