@@ -22,7 +22,7 @@ use larder_settings::amounts::{grouped, size};
 use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::signals;
 use larder_settings::terminal::eprint_quietly;
-use larder_store::find::Writer;
+use larder_store::find::{Writer, segment_name};
 use larder_store::many::{self, Limits, Place, Question};
 use larder_store::{Damage, FindOptions, Finder, FoundPacket, Query, QueryError, Summary};
 
@@ -125,22 +125,22 @@ fn question(settings: &Find) -> Result<Question, Failure> {
         }
     }
     let now_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as i64);
-    let query = Query::read(&text, now_ns).map_err(|error| wrong(&text, &error))?;
+    let query = Query::read(&text, now_ns).map_err(|error| wrong("query", &text, &error))?;
     let options = find_options(settings);
     Ok(Question { query, text, now_ns, options, is_scan: settings.scan })
 }
 
 /// A wrong query, with a mark below the column.
-fn wrong(text: &str, error: &QueryError) -> Failure {
+pub fn wrong(what: &str, text: &str, error: &QueryError) -> Failure {
     let next = "larder find --help describes queries";
     let QueryError::Syntax { column, .. } = error else {
-        return Failure::usage(format!("query: {error}; {next}"));
+        return Failure::usage(format!("{what}: {error}; {next}"));
     };
     // What is before the mark is as wide as it is printed.
     let before: String = text.chars().take(column - 1).collect();
     let width = before.escape_debug().count();
     let (text, mark) = (text.escape_debug(), " ".repeat(width));
-    Failure::usage(format!("query, {error}; {next}\n  {text}\n  {mark}^"))
+    Failure::usage(format!("{what}, {error}; {next}\n  {text}\n  {mark}^"))
 }
 
 /// The stores.
@@ -259,6 +259,7 @@ fn joined(outcomes: &[many::Outcome]) -> Summary {
 /// One line about a segment of which something could not be read.
 fn lacking(damage: &Damage) -> String {
     let Damage { segment, packets, bytes } = *damage;
+    let segment = segment_name(segment);
     let what = match packets {
         Some(packets) => plural(packets, "packet"),
         None => format!("{} of packets", size(bytes)),
@@ -293,7 +294,7 @@ fn report(summary: &Summary, places: &[Place], elapsed_s: f64) {
     ));
     if !summary.segments_without_index.is_empty() {
         let numbers: Vec<String> =
-            summary.segments_without_index.iter().map(u64::to_string).collect();
+            summary.segments_without_index.iter().map(|number| segment_name(*number)).collect();
         eprint_quietly(&format!(
             "no sound index for segments {}: larder scanned them, and names of their flows may be missing",
             numbers.join(", ")

@@ -15,8 +15,9 @@ use larder_serve::log::Log;
 use larder_settings::exit::Failure;
 use larder_settings::value::Space;
 use larder_store::serve::{self, Listen};
-use larder_store::{Privacy, Reserve};
+use larder_store::{PinOptions, Privacy, Query, Reserve};
 
+use crate::find;
 use crate::settings::{Annotate, Capture, Input as Inputs, Operation, Store};
 
 /// Characters of a token at most.
@@ -143,6 +144,7 @@ pub fn store(
             Space::Percent(percent) => Reserve::Percent(percent),
         },
         age: (store.store_age > 0).then(|| Duration::from_secs(store.store_age)),
+        pins: pinned(store)?,
         access,
         privacy: Privacy {
             snap_bytes: store.store_snaplen,
@@ -154,6 +156,22 @@ pub fn store(
         },
         ..larder_store::Options::new(directory, budget_bytes)
     }))
+}
+
+/// Packets that outlive their segment.
+fn pinned(store: &Store) -> Result<Option<PinOptions>, Failure> {
+    let Some(text) = &store.store_pin else { return Ok(None) };
+    let query = Query::read(text, 0).map_err(|error| find::wrong("--store-pin", text, &error))?;
+    if query.has_times() {
+        return Err(Failure::usage(
+            "--store-pin: a time in the query; packets are pinned when their segment is deleted, so remove after and before",
+        ));
+    }
+    let packets_of_flow = match store.store_pin_packets {
+        0 => u32::MAX,
+        packets => packets,
+    };
+    Ok(Some(PinOptions { query, budget_bytes: store.store_pin_size, packets_of_flow }))
 }
 
 /// Address, token and host names of `--serve`.

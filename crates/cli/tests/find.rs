@@ -174,3 +174,29 @@ fn several_stores_are_searched() {
         scratch.run(&format!("find {line}")).refused(&[text]);
     }
 }
+
+/// Pinned packets outlive their segment: they are found, by name, with the others. The query of a pin
+/// has no times, and a wrong one is marked.
+#[test]
+fn pins_are_found() {
+    let scratch = Scratch::new();
+    let mut capture = TestCapture::new();
+    (0..40_000u32)
+        .for_each(|host| capture.flow_to([198, 51, (host / 250 % 100) as u8, (host % 250) as u8]));
+    scratch.write("a.pcap", &capture.bytes);
+    let store = "annotate -r a.pcap -o log --quiet --store 1MiB --segment 64KiB --store-pin";
+    let run = scratch.run(&format!("{store} 198.51.3.7 -w kept"));
+    assert_eq!(run.code, Some(0), "{}", run.err);
+    assert_eq!(found(&scratch, "198.51.3.7"), 2);
+    let count = |directory: &str| {
+        let run = scratch.run(&format!("find -d {directory} udp --format counts"));
+        let counts: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
+        counts["packets"].as_u64().expect("a number")
+    };
+    let (pinned, all) = (count("kept/pinned"), count("kept"));
+    assert!((1..=2).contains(&pinned) && (1_000..39_000).contains(&all), "{pinned} {all}");
+    let run = Run::of(scratch.larder().args(store.split(' ')).args(["port x", "-w", "other"]));
+    run.refused(&["--store-pin, column 6", "  port x", "       ^"]);
+    let run = Run::of(scratch.larder().args(store.split(' ')).args(["after -1h", "-w", "other"]));
+    run.refused(&["--store-pin: a time in the query"]);
+}

@@ -34,6 +34,7 @@ use crate::flow_names::FlowNames;
 use crate::flows::Flows;
 use crate::growing::{Growing, Shared};
 use crate::options::{Counts, Options};
+use crate::pins::Pins;
 use crate::recover::{self, StoredSegments};
 use crate::{index, journal};
 
@@ -148,6 +149,7 @@ pub(crate) struct DiskWriter {
     pause: Option<Duration>,
     /// The operator was told that segments are deleted because the disk is full.
     is_short: bool,
+    pins: Option<Pins>,
     /// When the age of the oldest segment was checked.
     age_checked: Option<Instant>,
 }
@@ -160,6 +162,7 @@ impl DiskWriter {
         stored: StoredSegments,
     ) -> DiskWriter {
         let (flow_names, seed) = (FlowNames::default(), Flows::seed());
+        let pins = Pins::new(&options);
         let disk_writer = DiskWriter {
             shared,
             options,
@@ -169,6 +172,7 @@ impl DiskWriter {
             seed,
             pause: None,
             is_short: false,
+            pins,
             age_checked: None,
         };
         disk_writer.note_kept();
@@ -387,8 +391,7 @@ impl DiskWriter {
         while sum + bytes > self.options.budget_bytes {
             let Some((number, gone)) = self.stored.segments.pop_front() else { break };
             sum -= gone;
-            self.delete(number);
-            Counts::add(&self.shared.counts.segments_deleted, 1);
+            self.retire(number);
         }
         self.note_kept();
     }
@@ -413,8 +416,7 @@ impl DiskWriter {
             let Some((at, _)) = first.filter(|(_, last_ns)| is_old(*last_ns)) else { break };
             let gone: Vec<(u64, u64)> = self.stored.segments.drain(..=at).collect();
             for (number, _) in gone {
-                self.delete(number);
-                Counts::add(&self.shared.counts.segments_deleted, 1);
+                self.retire(number);
             }
             has_deleted = true;
         }
@@ -452,8 +454,7 @@ impl DiskWriter {
             && let Some((number, gone)) = self.stored.segments.pop_front()
         {
             deleted += gone;
-            self.delete(number);
-            Counts::add(&self.shared.counts.segments_deleted, 1);
+            self.retire(number);
         }
         self.note_kept();
         if deleted > 0 && !std::mem::replace(&mut self.is_short, true) {
@@ -467,6 +468,25 @@ impl DiskWriter {
     fn note_kept(&self) {
         let sum = self.stored.segments.iter().map(|(_, bytes)| bytes).sum();
         self.shared.counts.bytes_kept.store(sum, Ordering::Relaxed);
+    }
+
+    /// Deletes a closed segment after its pinned packets were copied.
+    fn retire(&mut self, number: u64) {
+        if let Some(pins) = &mut self.pins {
+            let counts = &self.shared.counts;
+            match pins.take(number) {
+                Ok(pinned) => {
+                    Counts::add(&counts.packets_pinned, pinned.packets);
+                    Counts::add(&counts.packets_not_pinned, pinned.failed);
+                }
+                Err(error) => {
+                    let line = counts.log.error("packets not pinned");
+                    line.number("segment", number).text("error", error);
+                }
+            }
+        }
+        self.delete(number);
+        Counts::add(&self.shared.counts.segments_deleted, 1);
     }
 
     fn delete(&mut self, number: u64) {

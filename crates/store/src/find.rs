@@ -29,7 +29,7 @@ mod spans;
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +41,7 @@ use crate::flows::Flows;
 use crate::index::{Damaged, Index, NAMELESS, reversed};
 use crate::journal::StoredEvent;
 use crate::options::StoreError;
+use crate::pins;
 use crate::query::Query;
 use places::Place;
 use segment::Opened;
@@ -92,9 +93,10 @@ impl FindOptions {
 /// A packet that was found.
 #[derive(Clone, Copy, Debug)]
 pub struct FoundPacket<'a> {
-    /// Its position; see the terms in the crate's header.
+    /// Its position; see the terms in the crate's header. Those of pinned packets are of their own
+    /// store.
     pub position: u64,
-    /// Number of its segment.
+    /// Number of its segment, with [`PINNED`] if that is one of pinned packets.
     pub segment: u64,
     /// Time of capture, ns since 1970.
     pub ts_ns: i64,
@@ -134,14 +136,23 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Adds the result of a search that followed.
+    fn add(&mut self, later: Summary) {
+        self.packets += later.packets;
+        self.bytes += later.bytes;
+        self.segments += later.segments;
+        self.segments_without_index.extend(later.segments_without_index);
+        self.damaged.extend(later.damaged);
+        self.is_broken_off |= later.is_broken_off;
+    }
+
     /// A line about what could not be read, if there is something.
     pub fn lack(&self) -> Option<String> {
         if self.damaged.is_empty() && self.segments_without_index.is_empty() {
             return None;
         }
         let numbers = |numbers: &mut dyn Iterator<Item = u64>| {
-            let numbers: Vec<String> =
-                numbers.take(SEGMENTS_NAMED).map(|it| it.to_string()).collect();
+            let numbers: Vec<String> = numbers.take(SEGMENTS_NAMED).map(segment_name).collect();
             numbers.join(", ")
         };
         let mut text = String::new();
@@ -182,6 +193,19 @@ pub struct Finder {
     interfaces: Vec<Interface>,
     seed: u64,
     is_unwanted: Arc<AtomicBool>,
+    /// Of packets that outlived their segments: see `pins`.
+    pinned: Option<Box<Finder>>,
+}
+
+/// In the number of a segment: it is one of pinned packets.
+pub const PINNED: u64 = 1 << 63;
+
+/// The number of a segment for messages.
+pub fn segment_name(number: u64) -> String {
+    match number & PINNED {
+        0 => number.to_string(),
+        _ => format!("pinned/{}", number & !PINNED),
+    }
 }
 
 /// One search: the state of both ways.
@@ -197,18 +221,29 @@ struct Search<'a, 'v> {
 }
 
 impl Finder {
-    /// Opens a folder with stored packets.
+    /// Opens a folder with stored packets, pinned ones among them.
     pub fn open(directory: &Path) -> Result<Finder, StoreError> {
+        let mut finder = Finder::open_alone(directory)?;
+        // It may not exist.
+        finder.pinned = Finder::open_alone(&pins::folder(directory)).ok().map(Box::new);
+        Ok(finder)
+    }
+
+    /// The same without pinned packets.
+    pub(crate) fn open_alone(directory: &Path) -> Result<Finder, StoreError> {
         if !files::is_store(directory).map_err(StoreError::at(directory))? {
             return Err(StoreError::NoStore(directory.to_owned()));
         }
         let directory = directory.to_owned();
         let (interfaces, is_unwanted) = (Vec::new(), Arc::default());
-        Ok(Finder { directory, interfaces, seed: Flows::seed(), is_unwanted })
+        Ok(Finder { directory, interfaces, seed: Flows::seed(), is_unwanted, pinned: None })
     }
 
     /// A search ends before the next segment once this is true, as if the visitor had stopped it.
     pub fn stop_when(&mut self, is_unwanted: Arc<AtomicBool>) {
+        if let Some(pinned) = &mut self.pinned {
+            pinned.stop_when(Arc::clone(&is_unwanted));
+        }
         self.is_unwanted = is_unwanted;
     }
 
@@ -239,8 +274,48 @@ impl Finder {
         visit: &mut Visit<'_>,
         is_scan: bool,
     ) -> Result<Summary, StoreError> {
+        let mut summary = self.run_pinned(query, options, visit, is_scan)?;
+        if !summary.is_broken_off {
+            let numbers = self.numbers()?;
+            let all = 0..numbers.len();
+            summary.add(self.search(&numbers, all, query, options, visit, is_scan)?.summary);
+        }
+        Ok(summary)
+    }
+
+    /// Visits the pinned packets, which are older than all others.
+    fn run_pinned(
+        &mut self,
+        query: &Query,
+        options: FindOptions,
+        visit: &mut Visit<'_>,
+        is_scan: bool,
+    ) -> Result<Summary, StoreError> {
+        let Some(pinned) = &mut self.pinned else { return Ok(Summary::default()) };
+        // One list of interfaces, which only grows.
+        pinned.interfaces = std::mem::take(&mut self.interfaces);
+        let mut marked = |found: FoundPacket<'_>| {
+            visit(FoundPacket { segment: found.segment | PINNED, ..found })
+        };
+        let summary = pinned.run(query, options, &mut marked, is_scan);
+        self.interfaces = std::mem::take(&mut pinned.interfaces);
+        let mut summary = summary?;
+        summary.damaged.iter_mut().for_each(|damage| damage.segment |= PINNED);
+        summary.segments_without_index.iter_mut().for_each(|number| *number |= PINNED);
+        Ok(summary)
+    }
+
+    /// Visits the matches in one segment; names are known from all of them.
+    pub(crate) fn find_in(
+        &mut self,
+        number: u64,
+        query: &Query,
+        options: FindOptions,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), StoreError> {
         let numbers = self.numbers()?;
-        Ok(self.search(&numbers, numbers.len(), query, options, visit, is_scan)?.summary)
+        let Some(at) = numbers.iter().position(|of| *of == number) else { return Ok(()) };
+        self.search(&numbers, at..at + 1, query, options, visit, false).map(|_| ())
     }
 
     /// Numbers of all segments at this time.
@@ -274,11 +349,11 @@ impl Finder {
         Ok(numbers)
     }
 
-    /// Visits the matches in the first `shown` of the segments; names are known from all of them.
+    /// Visits the matches in these of the segments; names are known from all of them.
     fn search<'a, 'v>(
         &mut self,
         numbers: &[u64],
-        shown: usize,
+        shown: Range<usize>,
         query: &'a Query,
         options: FindOptions,
         visit: &'a mut Visit<'v>,
@@ -291,7 +366,7 @@ impl Finder {
         };
         let (spans, runs) = spans;
         let mut search = Search { query, options, spans, runs, summary: Summary::default(), visit };
-        for number in &numbers[..shown] {
+        for number in &numbers[shown] {
             if self.is_unwanted.load(Ordering::Acquire) {
                 search.summary.is_broken_off = true;
                 break;
@@ -327,6 +402,10 @@ impl Finder {
         visit: &mut dyn FnMut(StoredEvent),
     ) -> Result<(), StoreError> {
         for number in segments {
+            if let (Some(pinned), true) = (&self.pinned, *number & PINNED != 0) {
+                pinned.events_of(&BTreeSet::from([*number & !PINNED]), visit)?;
+                continue;
+            }
             let Some(mut opened) = self.open_segment(*number)? else { continue };
             let events = match opened.index.events() {
                 Ok(events) => events,

@@ -58,6 +58,7 @@ mod lock;
 pub mod many;
 mod options;
 mod packet_offsets;
+mod pins;
 pub mod privacy;
 pub mod query;
 mod recover;
@@ -74,6 +75,7 @@ pub use larder_wire::flow_key::FlowKey;
 pub use options::{
     BATCH_BYTES_MAX, Counts, Options, Reserve, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, StoreError,
 };
+pub use pins::PinOptions;
 pub use privacy::Privacy;
 pub use query::{Query, QueryError};
 pub use writer::{Store, block_bytes};

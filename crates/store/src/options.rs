@@ -9,6 +9,7 @@ use std::time::Duration;
 use larder_io::access::Access;
 use larder_serve::log::Log;
 
+use crate::pins::PinOptions;
 use crate::privacy::Privacy;
 
 /// Bytes of a segment, at least: room for its header and a packet of a usual length.
@@ -43,6 +44,8 @@ pub struct Options {
     pub reserve: Reserve,
     /// A segment is deleted when its last packet is older than this, by the time of day.
     pub age: Option<Duration>,
+    /// Packets that outlive their segment.
+    pub pins: Option<PinOptions>,
     /// Mode and group of the files.
     pub access: Access,
     /// Events are of the flows of all networks: VLANs and VNIs do not distinguish flows.
@@ -91,6 +94,7 @@ impl Options {
             privacy: Privacy::default(),
             reserve: Reserve::default(),
             age: None,
+            pins: None,
             access: Access::PRIVATE,
             ignores_vlan: false,
             log: Log::default(),
@@ -200,6 +204,10 @@ counts! {
     segments_closed,
     /// Segments that were deleted to keep the budget, the reserve or the age.
     segments_deleted,
+    /// Packets that were pinned before their segment was deleted.
+    packets_pinned,
+    /// Packets that were to be pinned, and were deleted because the disk failed.
+    packets_not_pinned,
     /// Bytes of closed segments with their indexes, now.
     bytes_kept,
     /// Errors of the disk.

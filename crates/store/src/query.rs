@@ -153,6 +153,11 @@ impl Query {
         Ok(Query { terms, expression, times_ns })
     }
 
+    /// True if it compares with times.
+    pub fn has_times(&self) -> bool {
+        !self.times_ns.is_empty()
+    }
+
     /// True if the query has names, so that events matter.
     pub(crate) fn has_names(&self) -> bool {
         self.terms.iter().any(|term| matches!(term, Term::Name(_)))

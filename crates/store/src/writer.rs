@@ -67,6 +67,8 @@ pub struct Store {
     packet_offsets: PacketOffsets,
     /// Cuts parts out of packets, if the options say so.
     rewriter: Option<Rewriter>,
+    /// Bytes of all segments of this run.
+    filled: u64,
     thread: Option<JoinHandle<()>>,
     /// Locked while this process writes here.
     lock: Lock,
@@ -170,6 +172,7 @@ impl Store {
             next,
             next_packet: 0,
             packet_offsets: PacketOffsets::new(next.position),
+            filled: 0,
             thread: Some(thread),
             lock,
             options,
@@ -264,6 +267,28 @@ impl Store {
             }
         }
         true
+    }
+
+    /// Waits until all that was appended is in files; false when the disk has failed meanwhile, or
+    /// made no progress for `patience`.
+    pub(crate) fn wait_until_written(&self, patience: Duration) -> bool {
+        let counts = &self.shared.counts;
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let (errors, mut before, mut since) = (load(&counts.disk_errors), 0, Instant::now());
+        loop {
+            let written = load(&counts.bytes_written);
+            if written >= self.filled {
+                return true;
+            }
+            if load(&counts.disk_errors) > errors || since.elapsed() >= patience {
+                return false;
+            }
+            if written != before {
+                (before, since) = (written, Instant::now());
+            }
+            self.wake();
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// The segments, for readers in this process.
@@ -444,6 +469,7 @@ impl Store {
     fn fill(&mut self, mut blocks: &[u8], packets: usize) {
         let current = self.current.as_mut().expect("a part goes into a segment that was begun");
         let (bytes, times) = (blocks.len() as u64, block::times(blocks, packets));
+        self.filled += bytes;
         {
             let mut state = current.segment.state();
             state.packets += packets as u64;

@@ -104,6 +104,21 @@ settings! {
             .more("larder deletes a segment when its last packet is older than this by the time of day, \
                 so packets live for --segment-time longer at most. 0 deletes no packets for their age.")
             .why("Rules on data retention often limit the age of packets."),
+        pub store_pin: Option<Text> = STORE.word().none("none")
+            .value("QUERY")
+            .help("Keep packets that match this query when others go")
+            .more("The query is one of larder find, without times. Before larder deletes a segment, it \
+                copies the matching packets to the directory pinned in the -w directory. larder find \
+                finds them there.")
+            .why("Packets of a case, of named flows (name ~ *), or of flows without a name (not name ~ *) \
+                matter for longer than others."),
+        pub store_pin_size: u64 = STORE.bytes(1 << 20, 1 << 60).default("1GiB")
+            .help("Store pinned packets up to this size")
+            .more("larder deletes the oldest pinned packets first. --store does not include them."),
+        pub store_pin_packets: u32 = STORE.count(0, 1_000_000).default("0")
+            .help("Pin the first packets of a flow in a segment")
+            .more("0 pins all packets that match.")
+            .why("The first packets of a flow have its handshake and its request."),
         pub serve: Option<Text> = STORE.word().none("none")
             .value("ADDR:PORT|unix:PATH")
             .help("Serve stored packets over HTTP")

@@ -66,9 +66,14 @@ impl Finder {
         idle: &mut dyn FnMut() -> ControlFlow<()>,
         visit: &mut Visit<'_>,
     ) -> Result<Summary, StoreError> {
+        let before = self.run_pinned(query, options, visit, false)?;
+        if before.is_broken_off {
+            return Ok(before);
+        }
         let numbers = self.numbers()?;
-        let older = numbers.len().saturating_sub(1);
+        let older = 0..numbers.len().saturating_sub(1);
         let mut search = self.search(&numbers, older, query, options, visit, false)?;
+        search.summary.add(before);
         let mut next = numbers.last().copied().unwrap_or(0);
         let mut interfaces = std::mem::take(&mut self.interfaces);
         let mut tail: Option<Tail> = None;
