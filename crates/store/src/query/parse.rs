@@ -145,9 +145,11 @@ impl<'a> Parser<'a> {
     }
 
     fn takes(&mut self, kind: Kind) -> bool {
-        let is_it = self.peek().kind == kind;
-        self.at += usize::from(is_it);
-        is_it
+        if self.peek().kind != kind {
+            return false;
+        }
+        self.next();
+        true
     }
 
     /// The error of the next token.
