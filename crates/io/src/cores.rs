@@ -38,9 +38,31 @@ pub fn pin_to_core(core: usize) -> io::Result<()> {
     Ok(())
 }
 
+/// Lets all other threads run before the calling one. Threads and programs that it starts
+/// afterwards inherit that.
+pub fn lower_priority() -> io::Result<()> {
+    // Linux keeps the priority for each thread.
+    Ok(rustix::process::setpriority_process(None, LOWEST)?)
+}
+
+/// The lowest priority: the greatest "nice" value.
+const LOWEST: i32 = 19;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A thread lowers its own priority, and no other's.
+    #[test]
+    fn one_thread_gives_way() {
+        let of_this_thread = || rustix::process::getpriority_process(None).unwrap();
+        let before = of_this_thread();
+        let lowered = std::thread::spawn(move || {
+            lower_priority().unwrap();
+            of_this_thread()
+        });
+        assert_eq!((lowered.join().unwrap(), of_this_thread()), (LOWEST, before));
+    }
 
     /// A pinned thread may use its core only and runs there, and other threads are as they were.
     #[test]

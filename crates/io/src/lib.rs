@@ -21,7 +21,9 @@
 //! | [`table`] | connections by number, in lists ordered by time |
 //! | [`reactor`] | the event loop of a core that serves many TCP connections by few system calls |
 //! | [`timer`] | many short timers, without a clock |
+//! | [`zstd_frames`] | compressed files of which parts are read |
 //! | [`access`] | mode and group of files |
+//! | [`program`] | a program that runs next to larder, with a time limit |
 //! | [`activation`] | sockets that a service manager passed |
 //! | [`clock`] | time that never steps |
 //! | [`cores`], [`netns`], [`random`] | pinned threads; a private network; unpredictable numbers |
@@ -62,6 +64,7 @@ pub mod merge;
 pub mod netns;
 pub mod output;
 pub mod privileges;
+pub mod program;
 pub mod random;
 pub mod reactor;
 pub mod reading;
@@ -78,3 +81,4 @@ pub mod timer;
 pub mod udp;
 #[cfg(all(feature = "xdp", target_os = "linux"))]
 pub mod xdp;
+pub mod zstd_frames;

@@ -14,3 +14,8 @@ pub fn available_cores() -> io::Result<Vec<usize>> {
 pub fn pin_to_core(_: usize) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "pinning threads to cores needs Linux"))
 }
+
+/// Fails with `Unsupported`: other systems have one priority for all threads of a process.
+pub fn lower_priority() -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "priorities of threads need Linux"))
+}
