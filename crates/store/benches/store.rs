@@ -5,7 +5,8 @@
 //! the same bytes into memory of the same size, and the CPU time of the disk writer (files go into
 //! the page cache). *find*: 100 segments; a name, a domain, an address, a flow, compared with a
 //! scan of all packets, each in a `Finder` of its own; files are in the page cache. Best and median
-//! of the rounds; rows take turns.
+//! of the rounds; rows take turns. *compressed*: the same packets, half of each noise, in segments
+//! that are compressed and in others that are not; medians of pairs.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
@@ -39,6 +40,7 @@ fn main() {
         append(&scale, frame_bytes);
     }
     find(&scale);
+    compressed(&scale);
     for flows in [FLOWS, 1 << 20] {
         grow(&scale, flows);
     }
@@ -175,18 +177,7 @@ fn find(scale: &Scale) {
         if last.is_some_and(|last| last.number as usize + 1 >= scale.segments && last.packets > 0) {
             break;
         }
-        let events: Vec<FlowEvent> = (0..FLOWS)
-            .filter(|_| is_first)
-            .map(|flow| FlowEvent {
-                key: key(flow),
-                first_packet: 1,
-                start_ns: 0,
-                end_packet: None,
-                last_ns: 0,
-                source_is_low: true,
-                names: vec![(NameRole::Destination, name(flow))],
-            })
-            .collect();
+        let events: Vec<FlowEvent> = (0..FLOWS).filter(|_| is_first).map(event).collect();
         is_first = false;
         store.append(&batch(&blocks, &offsets, &mut next, &events)).expect("a sound batch");
         // Nothing may be dropped.
@@ -245,6 +236,94 @@ fn find(scale: &Scale) {
             ms(times[0].0),
             ms(times[1].0),
             ms(times[1].0) / ms(times[0].0)
+        );
+    }
+}
+
+/// Fills a folder with segments of packets whose payload is half noise. Flow 0 has few packets, and the
+/// others have as many as each other.
+fn fill(scale: &Scale, folder: &Path, compress: bool) {
+    let mut options = Options::new(folder, 64 << 30);
+    (options.segment_bytes, options.compress) = (scale.segment_bytes, compress);
+    options.finishes_work = true;
+    let mut store = open_with(options);
+    let counts = store.counts().clone();
+    let (mut next, mut noise) = (1, 88_172_645_463_325_252u64);
+    while counts.bytes.load(Relaxed) < scale.segment_bytes * scale.segments as u64 {
+        let (mut blocks, mut offsets) = (Vec::new(), Vec::new());
+        for number in 0..PACKETS.min(scale.segment_bytes as usize / 2000) {
+            offsets.push(blocks.len() as u32);
+            // One packet in some segments is of flow 0.
+            let flow = if (next as usize + number) % 100_000 == 1 { 0 } else { 1 + number % 9 };
+            let mut frame = frame(flow, 600);
+            for word in frame[42..].as_chunks_mut::<8>().0.iter_mut().skip(30) {
+                noise ^= noise << 13;
+                noise ^= noise >> 7;
+                noise ^= noise << 17;
+                *word = noise.to_le_bytes();
+            }
+            write::packet(&mut blocks, 0, number as i64, &frame, 600);
+        }
+        let events: Vec<FlowEvent> = (0..10).filter(|_| next == 1).map(event).collect();
+        store.append(&batch(&blocks, &offsets, &mut next, &events)).expect("a sound batch");
+        while counts.bytes.load(Relaxed) > counts.bytes_written.load(Relaxed) + (64 << 20) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    store.finish().expect("the end");
+    assert_eq!(counts.packets_dropped.load(Relaxed), 0);
+    println!("compressed: {compress}, {:.1} MB", counts.bytes_kept.load(Relaxed) as f64 / 1e6);
+}
+
+/// A flow that has its name from the first packet on.
+fn event(flow: usize) -> FlowEvent {
+    FlowEvent {
+        key: key(flow),
+        first_packet: 1,
+        start_ns: 0,
+        end_packet: None,
+        last_ns: 0,
+        source_is_low: true,
+        names: vec![(NameRole::Destination, name(flow))],
+    }
+}
+
+fn compressed(scale: &Scale) {
+    let folders = [false, true].map(|compress| {
+        let folder = tempfile::tempdir().expect("a folder");
+        fill(scale, folder.path(), compress);
+        folder
+    });
+    for (what, word) in [
+        ("no packets", "nothing.example".to_owned()),
+        ("few packets", name(0).to_string()),
+        ("a ninth of all", name(1).to_string()),
+        ("all packets", "*.example".to_owned()),
+    ] {
+        let query = Query::parse(&[word]).expect("a word");
+        let (mut times, mut found) = ([Vec::new(), Vec::new()], [(0, 0); 2]);
+        for _ in 0..scale.rounds {
+            for (at, folder) in folders.iter().enumerate() {
+                let (mut sum, start) = (0u64, Instant::now());
+                let mut visit = |packet: larder_store::FoundPacket<'_>| {
+                    sum += packet.frame.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+                    ControlFlow::Continue(())
+                };
+                let mut finder = Finder::open(folder.path()).expect("the folder");
+                let summary = finder.find(&query, FindOptions::default(), &mut visit);
+                found[at] = (summary.expect("a search").packets, sum);
+                times[at].push(start.elapsed().as_secs_f64() * 1e3);
+            }
+        }
+        assert_eq!(found[0], found[1], "both find the same");
+        let [plain, compressed] = times.map(|mut times| {
+            times.sort_by(f64::total_cmp);
+            times[times.len() / 2]
+        });
+        println!(
+            "compressed: {what:<15} {:>8} packets  {plain:>9.2} ms, compressed {compressed:>9.2} ms: {:.2} times",
+            found[0].0,
+            compressed / plain
         );
     }
 }

@@ -1,7 +1,8 @@
 //! The catalog: the existing segments, for readers in the writer's process.
 //!
 //! ```text
-//! segment    Memory(grows) -> Memory(sealed), until the disk has all of it -> Memory or File -> deleted (the budget)
+//! segment    Memory(grows) -> Memory(sealed), until the disk has all of it -> Memory, File or Compressed
+//!            -> deleted (the budget)
 //! ```
 //!
 //! A reader takes [`Catalog::list`] or [`Catalog::get`], and then either leases from the object or
@@ -23,6 +24,22 @@ pub enum Content {
     Memory(Arc<Object>),
     /// In this file, with its length.
     File(PathBuf, u64),
+    /// In this file of zstd frames, with the length of the file.
+    Compressed(PathBuf, u64),
+}
+
+/// The state of a segment's hook.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Hook {
+    /// It has not run.
+    #[default]
+    Waiting,
+    /// It runs, or is tried again.
+    Running,
+    /// It failed, and is not tried again before the next start.
+    Failed,
+    /// It has succeeded.
+    Done,
 }
 
 /// The data of a segment.
@@ -47,7 +64,21 @@ pub struct Segment {
     /// The place of its bytes.
     pub content: Content,
     /// The file that has all of it, also if it is in memory too.
-    pub(crate) file: Option<(PathBuf, u64)>,
+    pub(crate) file: Option<Content>,
+    /// Its file is not compressed any more: it is, or that failed.
+    pub(crate) is_final: bool,
+    pub(crate) hook: Hook,
+}
+
+impl Segment {
+    /// Bytes of its file, and whether that is compressed; `None`: the file is not complete.
+    pub fn on_disk(&self) -> Option<(u64, bool)> {
+        match self.file.as_ref()? {
+            Content::Memory(_) => None,
+            Content::File(_, bytes) => Some((*bytes, false)),
+            Content::Compressed(_, bytes) => Some((*bytes, true)),
+        }
+    }
 }
 
 /// The segments.
@@ -100,6 +131,16 @@ impl Catalog {
         self.watchers.lock().unwrap_or_else(|poison| poison.into_inner()).push(waker);
     }
 
+    /// The first segment from number `first` on for which `is_wanted` is true.
+    pub(crate) fn first_from(
+        &self,
+        first: u64,
+        is_wanted: impl Fn(&Segment) -> bool,
+    ) -> Option<Segment> {
+        let segments = self.lock();
+        segments.range(first..).map(|(_, segment)| segment).find(|it| is_wanted(it)).cloned()
+    }
+
     pub(crate) fn tell(&self) {
         let watchers = self.watchers.lock().unwrap_or_else(|poison| poison.into_inner());
         watchers.iter().for_each(Waker::wake_by_ref);
@@ -122,10 +163,10 @@ impl Catalog {
             let mut segments = self.lock();
             let found = segments.values_mut().find_map(|segment| match &segment.content {
                 Content::Memory(_) => Some((segment.file.clone()?, segment)),
-                Content::File(..) => None,
+                Content::File(..) | Content::Compressed(..) => None,
             });
-            let Some(((path, bytes), segment)) = found else { return false };
-            std::mem::replace(&mut segment.content, Content::File(path, bytes))
+            let Some((file, segment)) = found else { return false };
+            std::mem::replace(&mut segment.content, file)
         };
         // Outside the lock, since its memory goes with it.
         if let Content::Memory(object) = &object {
@@ -135,11 +176,13 @@ impl Catalog {
         true
     }
 
-    pub(crate) fn remove(&self, number: u64) {
+    /// Removes a segment, and returns what it was.
+    pub(crate) fn remove(&self, number: u64) -> Option<Segment> {
         let segment = self.lock().remove(&number);
-        if let Some(Segment { content: Content::Memory(object), .. }) = segment {
+        if let Some(Segment { content: Content::Memory(object), .. }) = &segment {
             object.revoke();
         }
         self.tell();
+        segment
     }
 }

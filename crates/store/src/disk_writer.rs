@@ -9,6 +9,9 @@
 //! closed as it is, and the next segment is tried after a pause that doubles up to half a minute.
 //! The operator gets one message when that begins and one when it ends.
 //!
+//! Between two writes it gives a segment that the compressor has finished its name, and deletes the
+//! uncompressed one: no other thread renames or deletes files of closed segments.
+//!
 //! The budget is checked before a segment is created, and again when its index is known: the oldest
 //! segment is deleted first, with all its files. The age of the oldest segment is checked once a
 //! second, also while no packets come.
@@ -28,7 +31,7 @@ use larder_io::disk::{FileWriter, O_DIRECT, PAGE_BYTES, Space};
 use larder_mem::object::{Lease, Phase, Reader, ReaderOptions};
 
 use crate::block::Walker;
-use crate::catalog::Content;
+use crate::catalog::{Content, Hook, Segment};
 use crate::files::{self, Kind};
 use crate::flow_names::FlowNames;
 use crate::flows::Flows;
@@ -191,9 +194,10 @@ impl DiskWriter {
             };
             match segment {
                 Some(segment) => self.take(&segment),
-                None if is_ending => return,
+                None if is_ending => return self.take_compressed(),
                 None => thread::park_timeout(self.flush_every()),
             }
+            self.take_compressed();
             self.keep_age();
         }
     }
@@ -264,6 +268,7 @@ impl DiskWriter {
             if is_whole {
                 return Ok(flows);
             }
+            self.take_compressed();
             self.keep_age();
             thread::park_timeout(self.flush_every());
         }
@@ -305,7 +310,7 @@ impl DiskWriter {
         let closed = self.path(number, Kind::Closed);
         fs::rename(self.path(number, Kind::Growing), &closed)?;
         let _ = fs::remove_file(self.path(number, Kind::Journal));
-        self.shared.catalog.change(number, |kept| kept.file = Some((closed, bytes)));
+        self.shared.catalog.change(number, |kept| kept.file = Some(Content::File(closed, bytes)));
         self.forget(segment, flows);
         self.keep(number, bytes_of_all);
         Ok(())
@@ -323,6 +328,49 @@ impl DiskWriter {
         self.stored.segments.push_back((number, bytes));
         Counts::add(&self.shared.counts.segments_closed, 1);
         self.keep_budget(0);
+        self.shared.wake_helpers();
+    }
+
+    /// Puts a compressed segment into the place of the other, if there is one.
+    fn take_compressed(&mut self) {
+        let Some(compressed) = self.shared.compressed().take() else { return };
+        let number = compressed.number;
+        let aside = self.path(number, Kind::CompressedPart);
+        let stored = self.stored.segments.iter().position(|(stored, _)| *stored == number);
+        let Some(stored) = stored else {
+            // The budget has deleted it meanwhile.
+            let _ = fs::remove_file(aside);
+            return;
+        };
+        let (plain, path) = (self.path(number, Kind::Closed), self.path(number, Kind::Compressed));
+        if let Err(error) = fs::rename(&aside, &path) {
+            let line = self.shared.counts.log.error("segment not compressed");
+            line.text("path", plain.display()).text("error", error);
+            Counts::add(&self.shared.counts.compressions_failed, 1);
+            let _ = fs::remove_file(aside);
+            self.shared.catalog.change(number, |segment| segment.is_final = true);
+            return;
+        }
+        let mut before = 0;
+        self.shared.catalog.change(number, |segment| {
+            before = segment.on_disk().map_or(0, |(bytes, _)| bytes);
+            let file = Content::Compressed(path, compressed.bytes);
+            if matches!(segment.content, Content::File(..)) {
+                segment.content = file.clone();
+            }
+            (segment.file, segment.is_final) = (Some(file), true);
+        });
+        // Last: readers that find no uncompressed file find the other.
+        let _ = fs::remove_file(plain);
+        if let Some((_, bytes)) = self.stored.segments.get_mut(stored) {
+            *bytes = (*bytes + compressed.bytes).saturating_sub(before);
+        }
+        let counts = &self.shared.counts;
+        Counts::add(&counts.segments_compressed, 1);
+        Counts::add(&counts.bytes_before_compression, before);
+        Counts::add(&counts.bytes_after_compression, compressed.bytes);
+        self.note_kept();
+        self.shared.wake_helpers();
     }
 
     /// Handles an error of the disk: the bytes in the file stay, as a segment of its own.
@@ -350,6 +398,10 @@ impl DiskWriter {
             false => {
                 self.shared.catalog.change(number, |kept| {
                     kept.content = Content::File(closed.path.clone(), closed.bytes);
+                    match result {
+                        Ok(()) => kept.file = Some(kept.content.clone()),
+                        Err(_) => (kept.is_final, kept.hook) = (true, Hook::Failed),
+                    }
                     kept.bytes = closed.bytes;
                     kept.packets = closed.packets;
                     kept.last_ns = closed.last_ns;
@@ -490,11 +542,18 @@ impl DiskWriter {
     }
 
     fn delete(&mut self, number: u64) {
-        // The packets first: an index without packets is ignored.
-        for kind in [Kind::Closed, Kind::Growing, Kind::Index, Kind::IndexPart, Kind::Journal] {
+        for (kind, _) in files::SUFFIXES {
             let _ = fs::remove_file(self.path(number, kind));
         }
-        self.shared.catalog.remove(number);
+        let segment = self.shared.catalog.remove(number);
+        let is_missed = |segment: &Segment| {
+            segment.file.is_some() && matches!(segment.hook, Hook::Waiting | Hook::Failed)
+        };
+        if self.options.hook.is_some() && segment.as_ref().is_some_and(is_missed) {
+            Counts::add(&self.shared.counts.hooks_missed, 1);
+            let line = self.shared.counts.log.warn("segment deleted before its hook succeeded");
+            line.number("segment", number);
+        }
     }
 }
 

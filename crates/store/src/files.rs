@@ -7,7 +7,7 @@
 //! Files with other names, and captures without such a header, are foreign: they stay unchanged.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use larder_wire::capture::write;
@@ -22,6 +22,10 @@ pub(crate) const HEADER_BYTES_MAX: usize = 512;
 pub(crate) enum Kind {
     /// `N.pcapng`: closed.
     Closed,
+    /// `N.pcapng.zst`: closed and compressed (see `compress`).
+    Compressed,
+    /// `N.pcapng.zst.part`: a compressed one that is being written.
+    CompressedPart,
     /// `N.pcapng.part`: it grows, or its writer was killed.
     Growing,
     /// `N.journal`: events of a segment that grows.
@@ -30,15 +34,25 @@ pub(crate) enum Kind {
     Index,
     /// `N.idx.part`: an index that is being written.
     IndexPart,
+    /// `N.hooked`: the hook has run for the segment. It is empty.
+    Hooked,
 }
 
-const SUFFIXES: [(Kind, &str); 5] = [
+/// How the names of each kind end. In this order they are deleted: the packets first, since an index
+/// without packets is ignored.
+pub(crate) const SUFFIXES: [(Kind, &str); 8] = [
     (Kind::Closed, ".pcapng"),
+    (Kind::Compressed, ".pcapng.zst"),
+    (Kind::CompressedPart, ".pcapng.zst.part"),
     (Kind::Growing, ".pcapng.part"),
     (Kind::Journal, ".journal"),
     (Kind::Index, ".idx"),
     (Kind::IndexPart, ".idx.part"),
+    (Kind::Hooked, ".hooked"),
 ];
+
+/// The kinds of files with packets, in the order in which a segment has them.
+pub(crate) const SEGMENTS: [Kind; 3] = [Kind::Growing, Kind::Closed, Kind::Compressed];
 
 /// The file of a segment.
 pub(crate) fn path(directory: &Path, number: u64, kind: Kind) -> PathBuf {
@@ -75,18 +89,6 @@ pub(crate) fn list(directory: &Path) -> io::Result<Vec<(u64, Kind, u64)>> {
 /// The lock file of a writer.
 pub(crate) fn lock(directory: &Path) -> PathBuf {
     directory.join("lock")
-}
-
-/// True for a folder with stored packets: it has a segment, or the lock file of a writer.
-pub(crate) fn is_store(directory: &Path) -> io::Result<bool> {
-    let listed = list(directory)?;
-    let is_ours = |(number, kind, _): &(u64, Kind, u64)| match kind {
-        Kind::Closed | Kind::Growing => {
-            matches!(Identity::read(&path(directory, *number, *kind)), Ok(Some(_)))
-        }
-        Kind::Journal | Kind::Index | Kind::IndexPart => true,
-    };
-    Ok(lock(directory).is_file() || listed.iter().any(is_ours))
 }
 
 /// The identity of a segment.
@@ -139,13 +141,6 @@ impl Identity {
         let mut words = text.strip_prefix("larder store ")?.split(' ');
         let mut number = |key: &str| words.next()?.strip_prefix(key)?.parse().ok();
         Identity::claimed(number("segment=")?, number("position=")?, number("run=")?)
-    }
-
-    /// The same of a file; `None` for a foreign file.
-    pub fn read(path: &Path) -> io::Result<Option<Identity>> {
-        let mut head = Vec::new();
-        fs::File::open(path)?.take(HEADER_BYTES_MAX as u64).read_to_end(&mut head)?;
-        Ok(Identity::parse(&head))
     }
 }
 

@@ -25,6 +25,7 @@ mod follow;
 mod places;
 mod segment;
 mod spans;
+mod summary;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -35,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::block::{self, Interface, PLACE_BYTES};
-use crate::files::{self, Kind};
+use crate::files::{self, Kind, SEGMENTS};
 use crate::flow_event::NameRole;
 use crate::flows::Flows;
 use crate::index::{Damaged, Index, NAMELESS, reversed};
@@ -50,12 +51,10 @@ use spans::Spans;
 pub use capture::Writer;
 pub use follow::POLL_MS;
 pub(crate) use segment::number_of;
+pub use summary::{Damage, PINNED, Summary, segment_name};
 
 /// Segments without a valid index that are kept in memory between the two passes.
 const MADE_MAX: usize = 8;
-
-/// Segments that a line about damage names.
-const SEGMENTS_NAMED: usize = 8;
 
 /// Segments in a row that a listing may miss.
 const GAP_MAX: u64 = 16;
@@ -117,72 +116,6 @@ impl FoundPacket<'_> {
     }
 }
 
-/// The result of a search.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// Packets that were found.
-    pub packets: u64,
-    /// Bytes of their frames.
-    pub bytes: u64,
-    /// Segments that were searched.
-    pub segments: u64,
-    /// Closed segments without a valid index, which were read whole: their names are known only
-    /// from other segments.
-    pub segments_without_index: Vec<u64>,
-    /// Segments that could not be read completely; the search went on after the damage.
-    pub damaged: Vec<Damage>,
-    /// The visitor stopped it.
-    pub is_broken_off: bool,
-}
-
-impl Summary {
-    /// Adds the result of a search that followed.
-    fn add(&mut self, later: Summary) {
-        self.packets += later.packets;
-        self.bytes += later.bytes;
-        self.segments += later.segments;
-        self.segments_without_index.extend(later.segments_without_index);
-        self.damaged.extend(later.damaged);
-        self.is_broken_off |= later.is_broken_off;
-    }
-
-    /// A line about what could not be read, if there is something.
-    pub fn lack(&self) -> Option<String> {
-        if self.damaged.is_empty() && self.segments_without_index.is_empty() {
-            return None;
-        }
-        let numbers = |numbers: &mut dyn Iterator<Item = u64>| {
-            let numbers: Vec<String> = numbers.take(SEGMENTS_NAMED).map(segment_name).collect();
-            numbers.join(", ")
-        };
-        let mut text = String::new();
-        if !self.damaged.is_empty() {
-            let of = numbers(&mut self.damaged.iter().map(|damage| damage.segment));
-            text += &format!("packets could not be read in {} segments ({of})", self.damaged.len());
-        }
-        if !self.segments_without_index.is_empty() {
-            let of = numbers(&mut self.segments_without_index.iter().copied());
-            let count = self.segments_without_index.len();
-            text += if text.is_empty() { "" } else { "; " };
-            text +=
-                &format!("{count} segments have no sound index ({of}), so names may be missing");
-        }
-        Some(text)
-    }
-}
-
-/// The unreadable part of a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// Its number.
-    pub segment: u64,
-    /// Packets that could not be read: with an index those to find, in a scan all. `None`: the
-    /// number is unknown.
-    pub packets: Option<u64>,
-    /// Bytes that are no packets, as far as they were read.
-    pub bytes: u64,
-}
-
 /// Called for each packet, which is borrowed for the call.
 pub type Visit<'a> = dyn FnMut(FoundPacket<'_>) -> ControlFlow<()> + 'a;
 
@@ -195,17 +128,6 @@ pub struct Finder {
     is_unwanted: Arc<AtomicBool>,
     /// Of packets that outlived their segments: see `pins`.
     pinned: Option<Box<Finder>>,
-}
-
-/// In the number of a segment: it is one of pinned packets.
-pub const PINNED: u64 = 1 << 63;
-
-/// The number of a segment for messages.
-pub fn segment_name(number: u64) -> String {
-    match number & PINNED {
-        0 => number.to_string(),
-        _ => format!("pinned/{}", number & !PINNED),
-    }
 }
 
 /// One search: the state of both ways.
@@ -231,7 +153,7 @@ impl Finder {
 
     /// The same without pinned packets.
     pub(crate) fn open_alone(directory: &Path) -> Result<Finder, StoreError> {
-        if !files::is_store(directory).map_err(StoreError::at(directory))? {
+        if !crate::source::is_store(directory).map_err(StoreError::at(directory))? {
             return Err(StoreError::NoStore(directory.to_owned()));
         }
         let directory = directory.to_owned();
@@ -323,7 +245,7 @@ impl Finder {
         let listed = files::list(&self.directory).map_err(StoreError::at(&self.directory))?;
         let numbers: BTreeSet<u64> = listed
             .iter()
-            .filter(|(_, kind, _)| matches!(kind, Kind::Closed | Kind::Growing))
+            .filter(|(_, kind, _)| SEGMENTS.contains(kind))
             .map(|(number, ..)| *number)
             .collect();
         let mut numbers: Vec<u64> = numbers.into_iter().collect();
@@ -337,8 +259,14 @@ impl Finder {
         numbers.sort_unstable();
         let is_there = |number: u64| {
             let has = |kind| files::path(&self.directory, number, kind).exists();
-            has(Kind::Growing) || has(Kind::Closed)
+            SEGMENTS.into_iter().any(has)
         };
+        // The first one may be missed while it is compressed.
+        while let Some(before) = numbers.first().and_then(|first| first.checked_sub(1))
+            && is_there(before)
+        {
+            numbers.insert(0, before);
+        }
         for _ in 0..GAP_MAX {
             let Some(next) = numbers.last().map(|last| last + 1).filter(|next| is_there(*next))
             else {
@@ -427,8 +355,8 @@ impl Finder {
     /// foreign capture has neither.
     fn unreadable(&self, number: u64) -> Option<Damage> {
         let path = |kind| files::path(&self.directory, number, kind);
-        let about = fs::metadata(path(Kind::Closed)).or_else(|_| fs::metadata(path(Kind::Growing)));
-        let bytes = about.ok()?.len();
+        let about = SEGMENTS.into_iter().find_map(|kind| fs::metadata(path(kind)).ok());
+        let bytes = about?.len();
         let is_ours = path(Kind::Index).exists() || path(Kind::Journal).exists() && bytes > 0;
         is_ours.then_some(Damage { segment: number, packets: None, bytes })
     }
@@ -553,6 +481,7 @@ impl Search<'_, '_> {
         let numbers = opened.interfaces(interfaces)?;
         let identity = opened.index.identity;
         let is_sparse = places.len() as u64 * SPARSE_BYTES < opened.bytes;
+        opened.expect(places.iter().map(|(place, _)| *place));
         let mut buffer = Vec::new();
         let mut lost = 0;
         let mut flow = ControlFlow::Continue(());

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::Thread;
 
 use larder_mem::object::Object;
 
@@ -35,11 +36,49 @@ impl Growing {
     }
 }
 
-/// State that writer and disk writer share.
+/// A segment that the compressor has finished.
+#[derive(Debug)]
+pub(crate) struct Compressed {
+    pub number: u64,
+    /// Bytes of the compressed file.
+    pub bytes: u64,
+}
+
+/// State that writer, disk writer and helpers share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub catalog: Arc<Catalog>,
     pub counts: Arc<Counts>,
     pub queue: Mutex<VecDeque<Arc<Growing>>>,
     pub is_ending: AtomicBool,
+    /// The compressor and the hook thread end before the disk writer.
+    pub helpers_end: AtomicBool,
+    /// What the compressor has made, until the disk writer takes it.
+    pub compressed: Mutex<Option<Compressed>>,
+    /// Threads that look at the catalog after a segment was closed.
+    pub helpers: Mutex<Vec<Thread>>,
+}
+
+impl Shared {
+    pub fn new(catalog: Arc<Catalog>, counts: Arc<Counts>) -> Shared {
+        Shared {
+            catalog,
+            counts,
+            queue: Mutex::default(),
+            is_ending: AtomicBool::new(false),
+            helpers_end: AtomicBool::new(false),
+            compressed: Mutex::default(),
+            helpers: Mutex::default(),
+        }
+    }
+
+    /// Wakes the compressor and the hook thread.
+    pub fn wake_helpers(&self) {
+        let helpers = self.helpers.lock().unwrap_or_else(|poison| poison.into_inner());
+        helpers.iter().for_each(Thread::unpark);
+    }
+
+    pub fn compressed(&self) -> MutexGuard<'_, Option<Compressed>> {
+        self.compressed.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
 }

@@ -12,14 +12,17 @@
 //! packets, all addresses, and the names that `annotate` gave to flows.
 //!
 //! ```text
-//! phase      files                                   ends with
-//! growing    N.pcapng.part, N.journal (events)       full, too old, the store's end; a restart
-//! closed     N.pcapng, N.idx                         the budget
+//! phase         files                                   ends with
+//! growing       N.pcapng.part, N.journal (events)       full, too old, the store's end; a restart
+//! closed        N.pcapng, N.idx                         compression, if it is on (`compress`); the budget
+//! compressed    N.pcapng.zst, N.idx                     the budget
 //! ```
+//!
+//! `N.hooked` says that the operator's program has run for a closed segment (`hook`).
 //!
 //! # Terms
 //! * *Position*: bytes of all segments before this place, since the store was made: `first position
-//!   of the segment + offset in its file`. Positions grow in the order of packets, also over
+//!   of the segment + offset in its content`. Positions grow in the order of packets, also over
 //!   restarts; bytes that the disk refused leave a gap.
 //! * *Run*: from the opening of a store to its end. A flow without an end lasts until the end of
 //!   its run.
@@ -30,19 +33,21 @@
 //! 1. A packet is in a segment whole or not at all; a reader of a growing file reads whole blocks.
 //! 2. What was flushed stays: a killed writer loses only bytes that it had not written. The next
 //!    start cuts off a torn end and closes the segment, with a complete index.
-//! 3. All segments with their indexes have no more bytes than the budget, plus one segment while it
-//!    is written.
-//! 4. The writer of packets never waits for the disk: packets without room are dropped and counted.
+//! 3. All segments with their indexes have no more bytes on the disk than the budget, plus one segment
+//!    while it is written, and one while it is compressed.
+//! 4. The writer of packets never waits for the disk, for compression or for a hook: packets without
+//!    room are dropped and counted.
 //! 5. [`find`] returns exactly the packets that a scan of all segments returns, in order of
 //!    position.
 //!
-//! The formats are described in `files` (segments), `journal` and `index`. A folder also has
+//! The formats are described in `files` (segments), `compress`, `journal` and `index`. A folder also has
 //! `lock`, and other programs' files, which stay unchanged.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod block;
 pub mod catalog;
+mod compress;
 mod disk_writer;
 mod extras;
 mod files;
@@ -52,6 +57,8 @@ mod flow_names;
 mod flows;
 pub mod found;
 mod growing;
+mod helpers;
+mod hook;
 mod index;
 mod journal;
 mod lock;
@@ -63,6 +70,7 @@ pub mod privacy;
 pub mod query;
 mod recover;
 pub mod serve;
+mod source;
 mod writer;
 
 pub use block::Interface;
@@ -73,7 +81,8 @@ pub use find::{Damage, FindOptions, Finder, FoundPacket, Summary};
 pub use flow_event::{Batch, FlowEvent, NameRole};
 pub use larder_wire::flow_key::FlowKey;
 pub use options::{
-    BATCH_BYTES_MAX, Counts, Options, Reserve, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, StoreError,
+    BATCH_BYTES_MAX, Counts, Hook, Options, Reserve, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
+    StoreError,
 };
 pub use pins::PinOptions;
 pub use privacy::Privacy;

@@ -40,6 +40,13 @@ pub struct Options {
     pub sync: bool,
     /// The parts of packets that are not stored.
     pub privacy: Privacy,
+    /// Closed segments are compressed.
+    pub compress: bool,
+    /// The program that runs for each closed segment.
+    pub hook: Option<Hook>,
+    /// [`Store::finish`](crate::Store::finish) waits until closed segments are compressed and their
+    /// hooks have run.
+    pub finishes_work: bool,
     /// Space of the disk that stays free: the oldest segments are deleted for it.
     pub reserve: Reserve,
     /// A segment is deleted when its last packet is older than this, by the time of day.
@@ -52,6 +59,25 @@ pub struct Options {
     pub ignores_vlan: bool,
     /// Where the store logs what it finds at the start, and failures of the disk.
     pub log: Log,
+}
+
+/// A program that runs for each closed segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hook {
+    /// Its path, or its name in `PATH`. Its arguments are the paths of the segment and of its index.
+    pub program: PathBuf,
+    /// It is killed after this time.
+    pub limit: Duration,
+    /// The pause before it is tried again.
+    pub pause: Duration,
+}
+
+impl Hook {
+    /// Defaults: five minutes, and a pause of ten seconds.
+    pub fn new(program: impl Into<PathBuf>) -> Hook {
+        let (limit, pause) = (Duration::from_secs(300), Duration::from_secs(10));
+        Hook { program: program.into(), limit, pause }
+    }
 }
 
 /// Space of a disk that stays free.
@@ -91,6 +117,9 @@ impl Options {
             memory_bytes: 256 << 20,
             flush_ms: 100,
             sync: false,
+            compress: false,
+            hook: None,
+            finishes_work: false,
             privacy: Privacy::default(),
             reserve: Reserve::default(),
             age: None,
@@ -212,6 +241,20 @@ counts! {
     bytes_kept,
     /// Errors of the disk.
     disk_errors,
+    /// Segments that were compressed.
+    segments_compressed,
+    /// Bytes of them before.
+    bytes_before_compression,
+    /// Bytes of their files.
+    bytes_after_compression,
+    /// Segments that could not be compressed.
+    compressions_failed,
+    /// Runs of the hook that succeeded.
+    hooks_run,
+    /// Runs of the hook that failed, or were killed.
+    hooks_failed,
+    /// Segments that were deleted before their hook succeeded.
+    hooks_missed,
 }
 
 impl Counts {

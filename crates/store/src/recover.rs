@@ -4,6 +4,9 @@
 //! damaged part before that (a page that a power failure left empty) becomes a block of a type that
 //! readers skip; the packets after it stay. If the disk refuses that, the segment stays as it is:
 //! it can be read, and the next start tries again.
+//!
+//! Of a segment that was being compressed, the part is deleted; if both files are there, the
+//! uncompressed one stays (see `compress`).
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -13,16 +16,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_io::access::Access;
-use larder_io::mapped::Mapped;
 
 use crate::block::{self, Walked};
-use crate::catalog::{Catalog, Content, Segment};
+use crate::catalog::{Catalog, Content, Hook, Segment};
 use crate::files::{self, Identity, Kind};
 use crate::flow_names::FlowNames;
 use crate::flows::Flows;
 use crate::index::{self, Index};
 use crate::journal;
 use crate::options::Counts;
+use crate::source::Source;
 
 /// The closed segments.
 #[derive(Debug, Default)]
@@ -66,13 +69,21 @@ pub(crate) fn recover(
     for of_one in listed.chunk_by(|one, other| one.0 == other.0) {
         let number = of_one[0].0;
         let has = |kind| of_one.iter().any(|(_, found, _)| *found == kind);
-        let kind = if has(Kind::Closed) { Kind::Closed } else { Kind::Growing };
+        let kinds = [Kind::Closed, Kind::Compressed];
+        let kind = kinds.into_iter().find(|kind| has(*kind)).unwrap_or(Kind::Growing);
         let path = files::path(directory, number, kind);
         let identity = match identity_of(directory, number, kind, &path)? {
             Whose::Ours(identity) => {
-                // An earlier run may have had another group, or none.
-                for (_, kind, _) in of_one {
-                    access.apply(&files::path(directory, number, *kind))?;
+                for (_, of_file, _) in of_one {
+                    let path = files::path(directory, number, *of_file);
+                    match of_file {
+                        // The writer was killed before it was whole, or before the other was
+                        // deleted.
+                        Kind::CompressedPart => fs::remove_file(path)?,
+                        Kind::Compressed if kind == Kind::Closed => fs::remove_file(path)?,
+                        // An earlier run may have had another group, or none.
+                        _ => access.apply(&path)?,
+                    }
                 }
                 identity
             }
@@ -89,7 +100,7 @@ pub(crate) fn recover(
             flow_names = FlowNames::default();
         }
         let closed = match kind {
-            Kind::Closed => look(directory, &path, &identity)?,
+            Kind::Closed | Kind::Compressed => look(directory, kind, &path, &identity)?,
             _ => close_torn(directory, access, &identity, &listed, &mut flow_names, seed, counts)?,
         };
         stored.end = stored.end.max(identity.position + closed.bytes);
@@ -97,20 +108,45 @@ pub(crate) fn recover(
             continue;
         }
         stored.segments.push_back((number, closed.bytes_of_all));
-        catalog.put(Segment {
-            number,
-            first_position: identity.position,
-            first_ns: closed.first_ns,
-            last_ns: closed.last_ns,
-            packets: closed.packets,
-            bytes: closed.bytes,
-            is_closed: true,
-            header: Arc::default(),
-            content: Content::File(closed.path.clone(), closed.bytes),
-            file: Some((closed.path, closed.bytes)),
-        });
+        catalog.put(segment(&identity, kind, closed, has(Kind::Hooked))?);
     }
     Ok(stored)
+}
+
+/// A closed segment for the catalog; `kind`: that of its file before the start.
+fn segment(
+    identity: &Identity,
+    kind: Kind,
+    closed: Closed,
+    is_hooked: bool,
+) -> io::Result<Segment> {
+    let content = match kind {
+        Kind::Compressed => {
+            let bytes = fs::metadata(&closed.path)?.len();
+            Content::Compressed(closed.path.clone(), bytes)
+        }
+        _ => Content::File(closed.path.clone(), closed.bytes),
+    };
+    // One that could not be closed stays as it is.
+    let is_open = closed.path.extension().is_some_and(|extension| extension == "part");
+    Ok(Segment {
+        number: identity.number,
+        first_position: identity.position,
+        first_ns: closed.first_ns,
+        last_ns: closed.last_ns,
+        packets: closed.packets,
+        bytes: closed.bytes,
+        is_closed: true,
+        header: Arc::default(),
+        file: (!is_open).then(|| content.clone()),
+        content,
+        is_final: is_open || kind == Kind::Compressed,
+        hook: match (is_open, is_hooked) {
+            (true, _) => Hook::Failed,
+            (_, true) => Hook::Done,
+            _ => Hook::Waiting,
+        },
+    })
 }
 
 /// The owner of a file with the name of a segment.
@@ -121,7 +157,7 @@ enum Whose {
 }
 
 fn identity_of(directory: &Path, number: u64, kind: Kind, path: &Path) -> io::Result<Whose> {
-    match Identity::read(path) {
+    match Source::identity(path, kind) {
         Ok(Some(identity)) if identity.number == number => return Ok(Whose::Ours(identity)),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Whose::Gone),
@@ -148,7 +184,7 @@ fn identity_of(directory: &Path, number: u64, kind: Kind, path: &Path) -> io::Re
 
 /// Bytes of all files of a segment.
 pub(crate) fn bytes_of(directory: &Path, number: u64) -> u64 {
-    [Kind::Closed, Kind::Growing, Kind::Journal, Kind::Index]
+    [Kind::Closed, Kind::Compressed, Kind::Growing, Kind::Journal, Kind::Index]
         .iter()
         .filter_map(|kind| fs::metadata(files::path(directory, number, *kind)).ok())
         .map(|about| about.len())
@@ -156,7 +192,7 @@ pub(crate) fn bytes_of(directory: &Path, number: u64) -> u64 {
 }
 
 /// Reads a segment that is already closed.
-fn look(directory: &Path, path: &Path, identity: &Identity) -> io::Result<Closed> {
+fn look(directory: &Path, kind: Kind, path: &Path, identity: &Identity) -> io::Result<Closed> {
     let number = identity.number;
     // Left by a crash between the last two steps of closing.
     let _ = fs::remove_file(files::path(directory, number, Kind::Journal));
@@ -164,7 +200,7 @@ fn look(directory: &Path, path: &Path, identity: &Identity) -> io::Result<Closed
         Ok(Ok(index)) if index.identity == *identity => Some(index),
         _ => None,
     };
-    let bytes = fs::metadata(path)?.len();
+    let bytes = Source::open(path, kind)?.bytes()?;
     let mut closed = match of_index {
         Some(index) if index.bytes == bytes => Closed {
             packets: index.packets,
@@ -173,7 +209,7 @@ fn look(directory: &Path, path: &Path, identity: &Identity) -> io::Result<Closed
             last_ns: (index.packets > 0).then_some(index.times_ns.1),
             ..Closed::default()
         },
-        _ => Closed { bytes, ..scan(path, 0)?.0 },
+        _ => Closed { bytes, ..scan(path, kind, 0)?.0 },
     };
     closed.bytes_of_all = bytes_of(directory, number);
     closed.path = path.to_owned();
@@ -238,7 +274,7 @@ pub(crate) fn close_part(
 ) -> (Closed, io::Result<()>) {
     let number = identity.number;
     let part = files::path(directory, number, Kind::Growing);
-    let (mut closed, flows, walked) = match scan(&part, seed) {
+    let (mut closed, flows, walked) = match scan(&part, Kind::Growing, seed) {
         Ok(scanned) => scanned,
         Err(error) => {
             let bytes_of_all = bytes_of(directory, number);
@@ -275,21 +311,18 @@ pub(crate) fn close_part(
 }
 
 /// Walks the blocks of a file.
-fn scan(path: &Path, seed: u64) -> io::Result<(Closed, Flows, Walked)> {
+fn scan(path: &Path, kind: Kind, seed: u64) -> io::Result<(Closed, Flows, Walked)> {
     let mut flows = Flows::new(seed);
-    let file = match File::open(path) {
+    let mut source = match Source::open(path, kind) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok((Closed::default(), flows, Walked::default()));
         }
-        file => file?,
+        source => source?,
     };
-    let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-    let mut walked = Walked::default();
-    if bytes > 0 {
-        walked = block::walk(Mapped::read_only(&file, bytes)?.bytes(), |offset, block| {
-            flows.block(offset, block);
-        });
-    }
+    let whole = source.whole(source.bytes()?)?;
+    let walked = block::walk(whole.bytes(), |offset, block| {
+        flows.block(offset, block);
+    });
     let closed = Closed {
         packets: flows.count,
         bytes: walked.end,

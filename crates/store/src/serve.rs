@@ -9,6 +9,9 @@
 //! GET /live.pcapng          all packets from now on, over the ends of segments: curl -sN …/live.pcapng | wireshark -k -i -
 //! ```
 //!
+//! Clients get compressed segments as they were before: the server decodes a frame when a client has room
+//! for it.
+//!
 //! A client of a growing segment has a reader of its object. It leases published bytes and sends them from
 //! there, without a copy, as the disk writer and all other clients do. A client that has sent all waits for
 //! the writer to publish. A client that does not read never blocks the writer: when a segment is closed and
@@ -28,7 +31,8 @@
 //! Authorization: see [`Authorizer`]. A request names a host that is served here, comes from no page of another
 //! site, and has the token if there is one; over a Unix socket the file's mode decides. There is no TLS.
 //!
-//! Bounds: [`Options::clients_max`] clients; for each of them headers and [`LEASE_BYTES_MAX`] leased bytes.
+//! Bounds: [`Options::clients_max`] clients; for each of them headers, and [`LEASE_BYTES_MAX`]
+//! leased bytes or a few decoded frames.
 
 mod body;
 mod request;

@@ -19,7 +19,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -27,11 +27,12 @@ use std::time::{Duration, Instant};
 use larder_mem::object::{Filler, Kind, Notice, ObjectStore, Plan, Post, Room, StoreOptions};
 
 use crate::block::{self, Interface, PACKET_BYTES};
-use crate::catalog::{Catalog, Content, Segment};
+use crate::catalog::{Catalog, Content, Hook, Segment};
 use crate::disk_writer::{Disk, DiskWriter, Files, warn_of_space};
 use crate::files::{self, Identity};
 use crate::flow_event::Batch;
 use crate::growing::{Growing, Shared};
+use crate::helpers::Helpers;
 use crate::journal;
 use crate::lock::{Lock, lock};
 use crate::options::{
@@ -39,7 +40,7 @@ use crate::options::{
 };
 use crate::packet_offsets::PacketOffsets;
 use crate::privacy::Rewriter;
-use crate::recover;
+use crate::{recover, source};
 
 /// The event loop number of fillers of segments; no loop has it.
 const LOOP: u32 = 63;
@@ -70,6 +71,8 @@ pub struct Store {
     /// Bytes of all segments of this run.
     filled: u64,
     thread: Option<JoinHandle<()>>,
+    /// The compressor, and the thread that runs hooks.
+    helpers: Helpers,
     /// Locked while this process writes here.
     lock: Lock,
 }
@@ -130,7 +133,7 @@ impl Store {
         let access = options.access;
         access.make_folder(&directory).map_err(StoreError::at(&directory))?;
         // A folder that others made, and may use as well, keeps its mode.
-        if files::is_store(&directory).map_err(StoreError::at(&directory))? {
+        if source::is_store(&directory).map_err(StoreError::at(&directory))? {
             access.apply(&directory).map_err(StoreError::at(&directory))?;
         }
         let (lock, numbered) = lock(&options)?;
@@ -143,17 +146,14 @@ impl Store {
         warn_of_space(&options, &stored, &mut *disk, &counts);
         let memory = ObjectStore::new(StoreOptions::of(options.memory_bytes), post)
             .map_err(StoreError::Memory)?;
-        let shared = Arc::new(Shared {
-            catalog,
-            counts,
-            queue: Mutex::default(),
-            is_ending: AtomicBool::new(false),
-        });
+        let shared = Arc::new(Shared::new(catalog, counts));
         let next = Identity { number: stored.next_number, position: stored.end, run: stored.end };
         let disk_writer = DiskWriter::new(shared.clone(), options.clone(), disk, stored);
         let thread = thread::Builder::new()
             .name("store".into())
             .spawn(move || disk_writer.run())
+            .map_err(StoreError::at(&directory))?;
+        let helpers = Helpers::start(&shared, &options, thread.thread())
             .map_err(StoreError::at(&directory))?;
         let mut interfaces = interfaces.to_vec();
         let snap_bytes = options.privacy.snap_bytes;
@@ -174,6 +174,7 @@ impl Store {
             packet_offsets: PacketOffsets::new(next.position),
             filled: 0,
             thread: Some(thread),
+            helpers,
             lock,
             options,
         })
@@ -309,6 +310,10 @@ impl Store {
     /// Closes the last segment, and waits until all is on disk. Errors of the disk are in
     /// [`Store::counts`].
     pub fn finish(mut self) -> Result<(), StoreError> {
+        if self.options.finishes_work {
+            self.roll();
+            self.helpers.finish_work(&self.shared.catalog, self.thread.as_ref());
+        }
         match self.end() {
             true => Ok(()),
             false => Err(StoreError::Io(
@@ -320,6 +325,8 @@ impl Store {
 
     fn end(&mut self) -> bool {
         self.roll();
+        // First those that need the disk writer.
+        self.helpers.end(&self.shared);
         self.shared.is_ending.store(true, Ordering::Release);
         let Some(thread) = self.thread.take() else { return true };
         thread.thread().unpark();
@@ -446,6 +453,8 @@ impl Store {
             header: header.into(),
             content: Content::Memory(filler.object().clone()),
             file: None,
+            is_final: false,
+            hook: Hook::Waiting,
         });
         self.lock_queue().push_back(segment.clone());
         // Written before a client can ask for the segment, so that no other segment ever gets this

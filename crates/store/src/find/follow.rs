@@ -14,13 +14,12 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::ops::ControlFlow;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
 use super::places::Facts;
-use super::segment::{found, number_of};
+use super::segment::{found, number_of, open_closed};
 use super::{Damage, FindOptions, Finder, Search, Summary, Visit, events_of, terms_of};
 use crate::FlowKey;
 use crate::block::{self, Interface, PLACE_BYTES, Walker};
@@ -30,6 +29,7 @@ use crate::index::Index;
 use crate::journal::{self, StoredEvent};
 use crate::options::StoreError;
 use crate::query::Query;
+use crate::source::Source;
 
 /// Interval at which the file is checked for more.
 pub const POLL_MS: u64 = 50;
@@ -40,7 +40,7 @@ const READ_BYTES: usize = 1 << 20;
 /// A segment that is followed.
 struct Tail {
     identity: Identity,
-    file: File,
+    source: Source,
     growing: PathBuf,
     /// Its events, while they are in a journal, and the bytes of an incomplete frame.
     journal: Option<File>,
@@ -122,14 +122,12 @@ impl Finder {
         let journal = files::path(&self.directory, number, Kind::Journal);
         // The journal first: it is deleted last.
         let journal = found(File::open(journal))?;
-        let file = match found(File::open(&growing))? {
-            Some(file) => Some(file),
-            None => found(File::open(files::path(&self.directory, number, Kind::Closed)))?,
+        let source = match found(Source::open(&growing, Kind::Growing))? {
+            Some(source) => Some(source),
+            None => open_closed(&self.directory, number)?.map(|(_, source)| source),
         };
-        let Some(file) = file else { return Ok(None) };
-        let mut head = [0; 512];
-        let read = file.read_at(&mut head, 0)?;
-        let identity = Identity::parse(&head[..read]).filter(|found| found.number == number);
+        let Some(mut source) = source else { return Ok(None) };
+        let identity = source.own_identity()?.filter(|found| found.number == number);
         let Some(identity) = identity else { return Ok(None) };
         if search.runs.insert(identity.run) {
             search.spans.iter_mut().for_each(|spans| spans.end_run(identity.run));
@@ -146,7 +144,7 @@ impl Finder {
         }
         Ok(Some(Tail {
             identity,
-            file,
+            source,
             growing,
             journal,
             frames: Vec::new(),
@@ -163,9 +161,10 @@ impl Finder {
 impl Tail {
     /// The unreadable part: everything after bytes that are no block.
     fn damage(&self) -> Option<Damage> {
-        let bytes = self.read - self.walker.offset();
+        let lost = self.source.lost_bytes();
+        let bytes = self.read - self.walker.offset() + lost;
         let segment = self.identity.number;
-        self.walker.is_lost().then_some(Damage { segment, packets: None, bytes })
+        (self.walker.is_lost() || lost > 0).then_some(Damage { segment, packets: None, bytes })
     }
 
     /// Shows new matches; true when no more will come.
@@ -177,12 +176,12 @@ impl Tail {
         // In this order: a closed file has its final length, and the packets in the file have their
         // events.
         let is_closed = fs::symlink_metadata(&self.growing).is_err();
-        let bytes = self.file.metadata()?.len();
+        let bytes = self.source.bytes()?;
         self.read_events(search, interfaces)?;
         let mut buffer = vec![0; READ_BYTES];
         while self.read < bytes && !search.summary.is_broken_off {
             let wanted = usize::try_from(bytes - self.read).unwrap_or(READ_BYTES).min(READ_BYTES);
-            let read = self.file.read_at(&mut buffer[..wanted], self.read)?;
+            let read = self.source.read_at(&mut buffer[..wanted], self.read)?;
             if read == 0 {
                 break;
             }
@@ -254,9 +253,9 @@ impl Tail {
                 continue;
             }
             let mut head = [0; 8];
-            self.file.read_exact_at(&mut head, offset)?;
+            self.source.read_at(&mut head, offset)?;
             let mut bytes = vec![0; block::word(&head, 4).unwrap_or(0).min(16 << 20) as usize];
-            self.file.read_exact_at(&mut bytes, offset)?;
+            self.source.read_at(&mut bytes, offset)?;
             let at = (self.identity.number, position + offset);
             let part = search.query.part_of(block::packet(&bytes).map_or(0, |packet| packet.ts_ns));
             let facts = Facts { key: Some(&key), position: at.1, part };

@@ -1,19 +1,17 @@
 //! A segment that is searched, closed or not.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use larder_io::mapped::Mapped;
-
-use crate::block::Interface;
 use crate::block::{self, Walked};
+use crate::block::{Interface, PLACE_BYTES};
 use crate::files::{self, Identity, Kind};
 use crate::flow_names::FlowNames;
 use crate::flows::Flows;
 use crate::index::{self, Index};
 use crate::journal;
+use crate::source::{Source, Whole};
 
 use super::Damage;
 
@@ -28,8 +26,8 @@ const BLOCK_BYTES_MAX: usize = 16 << 20;
 #[derive(Debug)]
 pub(super) struct Opened {
     pub path: PathBuf,
-    file: File,
-    /// Bytes of the file when it was opened.
+    source: Source,
+    /// Its bytes when it was opened.
     pub bytes: u64,
     pub index: Index,
     /// It should have an index, and has no valid one.
@@ -38,45 +36,44 @@ pub(super) struct Opened {
     pub flows: Option<Flows>,
     /// The unreadable part, as far as it was read.
     pub damage: Option<Damage>,
-    mapped: Option<Mapped>,
+    whole: Option<Whole>,
 }
 
 impl Opened {
     /// `None`: it is deleted, or foreign.
     pub fn open(directory: &Path, number: u64, seed: u64) -> io::Result<Option<Opened>> {
         for attempt in 0..TRIES {
-            let path = files::path(directory, number, Kind::Closed);
-            if let Some(file) = found(File::open(&path))? {
-                return Opened::open_closed(directory, number, path, file, seed);
+            if let Some((path, source)) = open_closed(directory, number)? {
+                return Opened::closed(directory, number, path, source, seed);
             }
             let path = files::path(directory, number, Kind::Growing);
-            let Some(file) = found(File::open(&path))? else { continue };
+            let Some(source) = found(Source::open(&path, Kind::Growing))? else { continue };
             // Its length first: the events of its packets are in the journal by then.
-            let bytes = file.metadata()?.len();
+            let bytes = source.bytes()?;
             let journal = found(fs::read(files::path(directory, number, Kind::Journal)))?;
             if journal.is_none() && attempt + 1 < TRIES {
                 continue;
             }
-            return Opened::made(path, file, bytes, number, &journal.unwrap_or_default(), seed);
+            return Opened::made(path, source, bytes, number, &journal.unwrap_or_default(), seed);
         }
         Ok(None)
     }
 
-    fn open_closed(
+    fn closed(
         directory: &Path,
         number: u64,
         path: PathBuf,
-        file: File,
+        mut source: Source,
         seed: u64,
     ) -> io::Result<Option<Opened>> {
-        let bytes = file.metadata()?.len();
+        let bytes = source.bytes()?;
         match found(Index::open(&files::path(directory, number, Kind::Index)))? {
-            Some(Ok(index)) if is_of(&index, &file, number, bytes)? => {
-                let (lacks_index, flows, damage, mapped) = (false, None, None, None);
-                Ok(Some(Opened { path, file, bytes, index, lacks_index, flows, damage, mapped }))
+            Some(Ok(index)) if is_of(&index, &mut source, number, bytes)? => {
+                let (lacks_index, flows, damage, whole) = (false, None, None, None);
+                Ok(Some(Opened { path, source, bytes, index, lacks_index, flows, damage, whole }))
             }
             _ => {
-                let opened = Opened::made(path, file, bytes, number, &[], seed)?;
+                let opened = Opened::made(path, source, bytes, number, &[], seed)?;
                 Ok(opened.map(|mut opened| {
                     opened.lacks_index = true;
                     opened.judge();
@@ -89,29 +86,31 @@ impl Opened {
     /// Reads a segment without an index.
     fn made(
         path: PathBuf,
-        file: File,
+        mut source: Source,
         bytes: u64,
         number: u64,
         journal: &[u8],
         seed: u64,
     ) -> io::Result<Option<Opened>> {
-        let mapped = map(&file, bytes)?;
+        let whole = source.whole(bytes)?;
         // Its header may be missing while the journal has events of earlier packets.
-        let identity = Identity::parse(octets_of(&mapped)).or_else(|| journal::identity(journal));
+        let identity = Identity::parse(whole.bytes()).or_else(|| journal::identity(journal));
         let Some(identity) = identity.filter(|found| found.number == number) else {
             return Ok(None);
         };
-        let (flows, index, walked) = look_through(&identity, octets_of(&mapped), journal, seed);
+        let (flows, index, walked) = look_through(&identity, whole.bytes(), journal, seed);
         let damage = damage_of(number, walked.hole_bytes(), None);
-        let (lacks_index, flows) = (false, Some(flows));
-        Ok(Some(Opened { path, file, bytes, index, lacks_index, flows, damage, mapped }))
+        let (lacks_index, flows, whole) = (false, Some(flows), Some(whole));
+        let mut opened = Opened { path, source, bytes, index, lacks_index, flows, damage, whole };
+        opened.let_go();
+        Ok(Some(opened))
     }
 
     /// It is closed and does not grow, so bytes at its end that are no block are damage too.
     fn judge(&mut self) {
         let number = self.index.identity.number;
         let holes = self.damage.map_or(0, |damage| damage.bytes);
-        let behind = self.bytes.saturating_sub(self.index.bytes);
+        let behind = self.bytes.saturating_sub(self.index.bytes) + self.source.lost_bytes();
         self.damage = damage_of(number, holes + behind, None);
     }
 
@@ -121,6 +120,7 @@ impl Opened {
         let identity = self.index.identity;
         let (flows, index, walked) = look_through(&identity, self.content()?, &[], seed);
         (self.flows, self.index) = (Some(flows), index);
+        self.let_go();
         self.damage = damage_of(identity.number, walked.hole_bytes(), None);
         self.judge();
         Ok(())
@@ -135,39 +135,59 @@ impl Opened {
             });
             // The index has the number of packets.
             let packets = self.index.packets.saturating_sub(flows.count);
-            let bytes = walked.hole_bytes() + (self.bytes - walked.end);
+            let behind = self.bytes.saturating_sub(walked.end) + self.source.lost_bytes();
+            let bytes = walked.hole_bytes() + behind;
             self.damage = damage_of(self.index.identity.number, bytes, Some(packets));
             self.flows = Some(flows);
+            self.let_go();
         }
         Ok(())
     }
 
-    /// The file's bytes.
+    /// All its bytes.
     pub fn content(&mut self) -> io::Result<&[u8]> {
-        if self.mapped.is_none() {
-            self.mapped = map(&self.file, self.bytes)?;
-        }
-        Ok(octets_of(&self.mapped))
+        let whole = match self.whole.take() {
+            Some(whole) => whole,
+            None => self.source.whole(self.bytes)?,
+        };
+        Ok(self.whole.insert(whole).bytes())
+    }
+
+    /// Gives back the memory of a whole segment that was decoded.
+    fn let_go(&mut self) {
+        self.whole.take_if(|whole| matches!(whole, Whole::Decoded(_)));
+    }
+
+    /// The places of the blocks that will be read, in order.
+    pub fn expect(&mut self, places: impl Iterator<Item = u32>) {
+        let places = places.map(|place| u64::from(place) * PLACE_BYTES);
+        self.source.expect(places, READ_BYTES as u64 / 2);
     }
 
     /// The bytes of the block at `offset`, as far as they exist. Few blocks are read, many are
-    /// mapped: a mapped page costs more than a call, but serves all blocks in it.
+    /// mapped: a mapped page costs more than a call, but serves all blocks in it. Of a compressed
+    /// segment, blocks are read also if they are many: their frames are decoded once, in order.
     pub fn block<'a>(
         &'a mut self,
         offset: u64,
         is_sparse: bool,
         buffer: &'a mut Vec<u8>,
     ) -> io::Result<Option<&'a [u8]>> {
-        if !is_sparse || self.mapped.is_some() {
+        let is_read = is_sparse || matches!(self.source, Source::Compressed(_));
+        if !is_read || self.whole.is_some() {
             return Ok(block::whole(
                 self.content()?,
                 usize::try_from(offset).unwrap_or(usize::MAX),
             ));
         }
+        // Most blocks are in one frame.
+        if let Ok(Some(len)) = block::block_len(self.source.at_hand(offset)?) {
+            return Ok(self.source.at_hand(offset)?.get(..len));
+        }
         let mut wanted = READ_BYTES;
         loop {
             buffer.resize(wanted, 0);
-            let read = read_at(&self.file, buffer, offset)?;
+            let read = self.source.read_at(buffer, offset)?;
             buffer.truncate(read);
             match block::block_len(buffer) {
                 Ok(Some(len)) => return Ok(buffer.get(..len)),
@@ -196,21 +216,16 @@ impl Opened {
     }
 }
 
-/// Reads as many bytes as there are.
-fn read_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<usize> {
-    let mut sum = 0;
-    while !buffer.is_empty() {
-        match file.read_at(buffer, offset) {
-            Ok(0) => break,
-            Ok(read) => {
-                (sum, offset) = (sum + read, offset + read as u64);
-                buffer = &mut buffer[read..];
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+/// The file of a closed segment; `None`: there is none. The compressed one is looked for first: the
+/// other is deleted after it is there.
+pub(super) fn open_closed(directory: &Path, number: u64) -> io::Result<Option<(PathBuf, Source)>> {
+    for kind in [Kind::Compressed, Kind::Closed, Kind::Compressed] {
+        let path = files::path(directory, number, kind);
+        if let Some(source) = found(Source::open(&path, kind))? {
+            return Ok(Some((path, source)));
         }
     }
-    Ok(sum)
+    Ok(None)
 }
 
 /// The index of an interface in `all`, to which it is added if it is new.
@@ -222,24 +237,10 @@ pub(crate) fn number_of(interface: Interface, all: &mut Vec<Interface>) -> u32 {
     number as u32
 }
 
-/// An empty file cannot be mapped.
-fn map(file: &File, bytes: u64) -> io::Result<Option<Mapped>> {
-    match usize::try_from(bytes) {
-        Ok(0) => Ok(None),
-        bytes => Mapped::read_only(file, bytes.unwrap_or(usize::MAX)).map(Some),
-    }
-}
-
-fn octets_of(mapped: &Option<Mapped>) -> &[u8] {
-    mapped.as_ref().map_or(&[], Mapped::bytes)
-}
-
 /// An index belongs to a segment when both have the same identity; a segment with a damaged
 /// beginning has none.
-fn is_of(index: &Index, file: &File, number: u64, bytes: u64) -> io::Result<bool> {
-    let mut head = [0; files::HEADER_BYTES_MAX];
-    let read = read_at(file, &mut head, 0)?;
-    let is_same = Identity::parse(&head[..read]).is_none_or(|found| found == index.identity);
+fn is_of(index: &Index, source: &mut Source, number: u64, bytes: u64) -> io::Result<bool> {
+    let is_same = source.own_identity()?.is_none_or(|found| found == index.identity);
     Ok(is_same && index.identity.number == number && index.bytes == bytes)
 }
 

@@ -14,6 +14,7 @@ use larder_serve::http_server::Piece;
 
 use super::LEASE_BYTES_MAX;
 use crate::catalog::{Catalog, Content, Segment};
+use crate::source::Compressed;
 
 /// Readers here have an event loop number of their own; wakers wake them.
 const LOOP: u32 = 62;
@@ -24,6 +25,9 @@ const COPY_BYTES: usize = 16 << 10;
 
 /// Bytes of a file that one call sends, at most.
 const SEND_BYTES_MAX: u64 = 1 << 30;
+
+/// Tries to open a segment: its memory may be revoked, and its file compressed, between two looks.
+pub const TRIES: usize = 4;
 
 /// A body that is being sent.
 pub struct Packets {
@@ -41,6 +45,8 @@ enum From {
     Memory { reader: Reader, leases: VecDeque<Lease>, sent: usize },
     /// Bytes of a file.
     File { file: File, at: u64, end: u64 },
+    /// Content of a compressed file: one frame at a time is decoded, when the client has room for it.
+    Compressed { compressed: Box<Compressed>, at: u64, end: u64 },
     /// The live stream is at the end of a segment, and the next has not begun.
     Between,
     /// The segment was deleted meanwhile.
@@ -56,7 +62,22 @@ fn open(segment: &Segment, first: u64, end: u64) -> Option<From> {
             let file = File::open(path).ok().filter(|_| first <= *bytes)?;
             Some(From::File { file, at: first, end: end.min(*bytes) })
         }
+        Content::Compressed(path, _) => {
+            let compressed = Box::new(Compressed::new(File::open(path).ok()?).ok()?);
+            let bytes = compressed.bytes();
+            (first <= bytes).then(|| From::Compressed {
+                compressed,
+                at: first,
+                end: end.min(bytes),
+            })
+        }
     }
+}
+
+/// The same of the segment that the catalog has now. It may be in another file before that is
+/// opened: then the catalog is asked again.
+fn open_again(catalog: &Catalog, number: u64, first: u64, end: u64) -> Option<From> {
+    (0..TRIES).find_map(|_| open(&catalog.get(number)?, first, end))
 }
 
 fn lease_from(object: &Arc<Object>, first: u64, end: u64) -> Option<From> {
@@ -100,9 +121,8 @@ impl Packets {
         // The rest of this piece comes from the file as well.
         let unsent = leases.iter().map(|lease| lease.len() as u64).sum::<u64>() - *sent as u64;
         let at = reader.position() - unsent;
-        let found = catalog.get(self.number).and_then(|segment| open(&segment, at, self.end));
-        self.from = match found {
-            Some(from @ From::File { .. }) => from,
+        self.from = match open_again(catalog, self.number, at, self.end) {
+            Some(from @ (From::File { .. } | From::Compressed { .. })) => from,
             // It was deleted.
             _ => From::Gone,
         };
@@ -128,7 +148,9 @@ impl Packets {
                         }
                     }
                 }
-                From::File { at, end, .. } => (*end - *at).min(bytes_max),
+                From::File { at, end, .. } | From::Compressed { at, end, .. } => {
+                    (*end - *at).min(bytes_max)
+                }
                 From::Between => 0,
                 From::Gone => return Piece::Broken,
             };
@@ -146,7 +168,7 @@ impl Packets {
             };
             let number = segment.number;
             // Its memory may have been revoked at this moment: then it is in a file.
-            let again = || catalog.get(number).and_then(|it| open(&it, 0, u64::MAX));
+            let again = || open_again(catalog, number, 0, u64::MAX);
             let Some(from) = open(&segment, 0, u64::MAX).or_else(again) else {
                 return Piece::Broken;
             };
@@ -176,6 +198,15 @@ impl Packets {
                 let bytes = bytes_left.min(*end - *at).min(SEND_BYTES_MAX) as usize;
                 // 0: the file became shorter, by another program.
                 let bytes = transfer::send_file(&socket, file, *at, bytes)?;
+                *at += bytes as u64;
+                Ok(bytes)
+            }
+            From::Compressed { compressed, at, .. } => {
+                // A damaged frame ends the connection, so that the client notices.
+                let content = compressed.from(*at)?.map_err(|_| io::ErrorKind::InvalidData)?;
+                let most = usize::try_from(bytes_left).unwrap_or(usize::MAX);
+                let content = content.get(..most).unwrap_or(content);
+                let bytes = transfer::write(&socket, content)?;
                 *at += bytes as u64;
                 Ok(bytes)
             }

@@ -12,7 +12,7 @@ use larder_serve::http_server::{Body, Change, Piece, Request, Respond, Response}
 use larder_serve::pages::{Page, Pages};
 
 use super::Counts;
-use super::body::Packets;
+use super::body::{Packets, TRIES};
 use super::request::{self, Range, What};
 use super::search::{Search, Searches, Wanted, Wrong};
 use crate::catalog::{Catalog, Segment};
@@ -165,9 +165,10 @@ impl Common {
         let (first, rest) = if request.is_head {
             (Vec::new(), None)
         } else {
-            // Its memory may have been revoked at this moment: then it is in a file.
-            let again = || self.catalog.get(segment.number).and_then(|segment| begin(&segment));
-            let Some((first, packets)) = begin(segment).or_else(again) else {
+            // Its memory may have been revoked at this moment, or its file compressed.
+            let again = |_| self.catalog.get(segment.number).and_then(|segment| begin(&segment));
+            let begun = begin(segment).or_else(|| (0..TRIES).find_map(again));
+            let Some((first, packets)) = begun else {
                 // It was deleted.
                 return refusal(404);
             };
@@ -282,14 +283,16 @@ fn json(catalog: &Catalog) -> String {
         .map(|segment| {
             format!(
                 "{{\"number\":{},\"path\":\"/segments/{:08}.pcapng\",\"bytes\":{},\"packets\":{},\"first_ns\":{},\
-                 \"last_ns\":{},\"is_closed\":{}}}",
+                 \"last_ns\":{},\"is_closed\":{},\"is_compressed\":{},\"disk_bytes\":{}}}",
                 segment.number,
                 segment.number,
                 segment.bytes,
                 segment.packets,
                 time(segment.first_ns),
                 time(segment.last_ns),
-                segment.is_closed
+                segment.is_closed,
+                segment.on_disk().is_some_and(|(_, is_compressed)| is_compressed),
+                segment.on_disk().map_or("null".to_owned(), |(bytes, _)| bytes.to_string())
             )
         })
         .collect();

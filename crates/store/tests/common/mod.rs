@@ -3,6 +3,7 @@
 
 pub mod world;
 
+use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,6 +30,12 @@ pub fn options(directory: &Path) -> Options {
     options.flush_ms = 1;
     options.log = Log::new("store", Level::Info, Format::Text);
     options
+}
+
+/// The same, and segments are compressed if `is_compressed`: all of them at the end.
+pub fn options_of(directory: &Path, is_compressed: bool) -> Options {
+    let (compress, finishes_work) = (is_compressed, is_compressed);
+    Options { compress, finishes_work, ..options(directory) }
 }
 
 /// Ethernet, IPv4, UDP, with right checksums.
@@ -142,8 +149,8 @@ pub fn frames(file: &[u8]) -> Vec<(i64, Vec<u8>)> {
 pub fn all_frames(directory: &Path) -> Vec<(i64, Vec<u8>)> {
     files(directory)
         .iter()
-        .filter(|name| name.ends_with(".pcapng"))
-        .flat_map(|name| frames(&std::fs::read(directory.join(name)).expect("a segment")))
+        .filter(|name| name.ends_with(".pcapng") || name.ends_with(".pcapng.zst"))
+        .flat_map(|name| frames(&content(&directory.join(name))))
         .collect()
 }
 
@@ -167,4 +174,27 @@ pub fn of_version_1(index: &[u8]) -> Vec<u8> {
     out.extend_from_slice(&(checksums.len() as u64).to_le_bytes());
     out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
     [out, body.to_vec(), checksums].concat()
+}
+
+/// The bytes of a file, decompressed if it is compressed.
+pub fn content(path: &Path) -> Vec<u8> {
+    let file = std::fs::File::open(path).expect("a segment");
+    let (mut decoded, mut content) =
+        (larder_io::decode::decoder(file).expect("a file").0, Vec::new());
+    decoded.read_to_end(&mut content).expect("sound frames");
+    content
+}
+
+/// Appends 200 packets, in batches of ten, each by the host that `host_of` gives it.
+pub fn append_packets(store: &mut Store, host_of: impl Fn(u8) -> u8) {
+    let mut next = 1;
+    for batch in 0..20 {
+        let mut made = Made::default();
+        for number in 0..10 {
+            let host = [10, 0, 0, host_of(number)];
+            let frame = udp(host, 1, [10, 0, 1, 1], 53, &[number; 900]);
+            made.packet(0, batch * 10 + i64::from(number), &frame);
+        }
+        made.append(store, &mut next);
+    }
 }

@@ -462,3 +462,24 @@ pub fn settle(world: &World) {
     let found = || find(&world.directory, &words, FindOptions::default(), false).0.len();
     until_so_or(|| format!("{} of {wanted}", found()), || found() == wanted);
 }
+
+/// A copy of a folder as a kill would leave it: the files that grow are cut.
+pub fn kill(from: &Path, to: &Path, world: &mut World, is_journal_cut: bool) -> bool {
+    let mut was_growing = false;
+    for name in files(from) {
+        let Ok(mut bytes) = std::fs::read(from.join(&name)) else {
+            if name.ends_with(".pcapng") {
+                // It was compressed meanwhile.
+                let compressed = format!("{name}.zst");
+                std::fs::copy(from.join(&compressed), to.join(compressed)).unwrap();
+            }
+            continue;
+        };
+        if name.ends_with(".part") || name.ends_with(".journal") && is_journal_cut {
+            was_growing = true;
+            bytes.truncate(world.chance.below(bytes.len() as u64 + 1) as usize);
+        }
+        std::fs::write(to.join(&name), bytes).unwrap();
+    }
+    was_growing
+}
