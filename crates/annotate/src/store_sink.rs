@@ -52,8 +52,11 @@ impl StoreSink {
             LINK_TYPES.iter().map(interface).collect()
         };
         let interfaces = if is_live { interfaces.to_vec() } else { of_files() };
-        let failed = |error| Error::Options(format!("-w {}: {error}", options.directory.display()));
-        let store = Store::open(options.clone(), &interfaces).map_err(failed)?;
+        let directory = options.directory.display().to_string();
+        let failed = |error| Error::Options(format!("-w {directory}: {error}"));
+        // A run over files ends when its work is done; the end of a capture is not delayed.
+        let options = Options { finishes_work: !is_live, ..options.clone() };
+        let store = Store::open(options, &interfaces).map_err(failed)?;
         let numbers = interfaces.iter().map(|interface| interface.link_type).zip(0..);
         Ok(StoreSink {
             store,

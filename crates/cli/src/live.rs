@@ -15,7 +15,7 @@ use larder_serve::log::Log;
 use larder_settings::exit::Failure;
 use larder_settings::value::Space;
 use larder_store::serve::{self, Listen};
-use larder_store::{PinOptions, Privacy, Query, Reserve};
+use larder_store::{Hook, PinOptions, Privacy, Query, Reserve};
 
 use crate::find;
 use crate::settings::{Annotate, Capture, Input as Inputs, Operation, Store};
@@ -139,6 +139,8 @@ pub fn store(
         segment_ms: store.segment_time.saturating_mul(1_000),
         memory_bytes: store.store_memory,
         sync: store.store_sync,
+        compress: store.store_compress,
+        hook: hook(store)?,
         reserve: match store.store_free {
             Space::Bytes(bytes) => Reserve::Bytes(bytes),
             Space::Percent(percent) => Reserve::Percent(percent),
@@ -172,6 +174,20 @@ fn pinned(store: &Store) -> Result<Option<PinOptions>, Failure> {
         packets => packets,
     };
     Ok(Some(PinOptions { query, budget_bytes: store.store_pin_size, packets_of_flow }))
+}
+
+/// The program of `--segment-hook`. A mistyped path is found at the start.
+fn hook(store: &Store) -> Result<Option<Hook>, Failure> {
+    let Some(program) = &store.segment_hook else { return Ok(None) };
+    let is_path = program.components().count() > 1;
+    if is_path && !program.is_file() {
+        return Err(Failure::usage(format!(
+            "--segment-hook {}: no such program; expected a path, or a name in PATH",
+            program.display()
+        )));
+    }
+    let limit = Duration::from_secs(store.segment_hook_time);
+    Ok(Some(Hook { limit, ..Hook::new(program) }))
 }
 
 /// Address, token and host names of `--serve`.

@@ -108,6 +108,8 @@ impl Pins {
             // They were made less when they were stored.
             privacy: Default::default(),
             age: None,
+            // It has seen the whole segment.
+            hook: None,
             pins: None,
             ..main.clone()
         };

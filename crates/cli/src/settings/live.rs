@@ -68,6 +68,15 @@ settings! {
             .help("Close a segment after this time")
             .more("With 0 larder closes it when it is full.")
             .why("Quiet networks then have closed segments, too."),
+        pub segment_hook: Option<PathBuf> = STORE.word().none("none")
+            .value("PROGRAM")
+            .help("Run this program for each closed segment")
+            .more("Its arguments are the paths of the segment and of its index. larder runs one at a time, \
+                the oldest segment first, tries a failing one three times, and continues at the next start.")
+            .why("It uploads segments to an object store. --store deletes segments whether or not it has run."),
+        pub segment_hook_time: u64 = STORE.seconds(1, 86_400).default("5m")
+            .help("Stop the program of --segment-hook after this time")
+            .why("A program that hangs would delay the next segment."),
         pub store_memory: u64 = STORE.bytes(4 << 20, 1 << 40).default("256MiB")
             .help("Limit the memory for packets on their way to the disk")
             .more("The buffer also serves readers that follow the capture.")
@@ -92,6 +101,10 @@ settings! {
             .help("Replace stored addresses with pseudonyms (Crypto-PAn)")
             .more("FILE has the 32 bytes of the key. Pseudonyms preserve prefixes.")
             .why("The same key gives the same pseudonyms. The owner of the key can reverse them."),
+        pub store_compress: bool = STORE.switch()
+            .help("Compress closed segments with zstd")
+            .more("larder find and --serve read them as before. One thread of the lowest priority compresses.")
+            .why("--store then holds more packets. larder counts the compressed bytes."),
         pub store_sync: bool = STORE.switch()
             .help("Sync each segment to the disk when it is closed")
             .why("Without it a power failure may lose written packets. A crash of larder loses none in either case."),

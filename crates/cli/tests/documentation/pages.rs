@@ -296,7 +296,8 @@ pub const PAGES: &[Page] = &[
             ip link set net1 up
             cp $CAPTURES/r1-as-asked.pcap .
             echo secret > token
-            cp token /etc/larder/token",
+            cp token /etc/larder/token
+            cp $(command -v true) /etc/larder/upload",
         notes: &[
             ("larder find --dir", &[First(FOUND)]),
             ("larder find -d pk www", &[Figures]),
