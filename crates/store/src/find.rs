@@ -261,7 +261,6 @@ impl Finder {
             let has = |kind| files::path(&self.directory, number, kind).exists();
             SEGMENTS.into_iter().any(has)
         };
-        // The first one may be missed while it is compressed.
         while let Some(before) = numbers.first().and_then(|first| first.checked_sub(1))
             && is_there(before)
         {
