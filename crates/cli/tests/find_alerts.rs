@@ -186,7 +186,7 @@ fn packets_are_those_of_tshark() {
     // Each call of tshark takes half a second.
     for path in recorded.step_by(2) {
         let scratch = Scratch::new();
-        scratch.write("a.pcap", &std::fs::read(&path).expect("a recording"));
+        scratch.write("a.pcap", std::fs::read(&path).expect("a recording"));
         let run = scratch.run("annotate -r a.pcap -w kept --store 64MiB -o log --quiet");
         assert_eq!(run.code, Some(0), "{}", run.err);
         let flows = flows(&path);
