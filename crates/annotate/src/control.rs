@@ -16,30 +16,23 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
 
 use larder_io::epoll::Waker;
 use larder_serve::console::{self, Console, Places};
 use larder_serve::control::{Answer, Fields, Service};
 use larder_serve::log::Log;
-use larder_serve::metrics::{Metric, metric_fields, write_build_info, write_metrics};
 use serde_json::Value;
 
-use crate::live_stats::{Party, Second, Tally, Totals};
+use crate::figures::Figures;
+use crate::live_stats::{Party, Second, Tally};
 use crate::names_file::escaped;
 use crate::options::{Operation, Options};
-use crate::record::{NameSource, UnnamedReason};
 use crate::{Error, Progress};
 
 /// Rows of `top`.
 const TOP_ROWS: usize = 100;
-/// What every name of Prometheus begins with.
-const PREFIX: &str = "larder_annotate";
-
-/// Says what others count: rings, logs, the packet store.
-pub type Others = Box<dyn Fn(&mut Vec<Metric>) + Send>;
 
 /// The thread. Dropped, it ends.
 pub struct Control {
@@ -53,7 +46,7 @@ impl Control {
     pub fn start(
         options: &Options,
         progress: &Arc<Progress>,
-        others: Others,
+        figures: Arc<Figures>,
         status: &str,
     ) -> Result<Control, Error> {
         let failed = |error: io::Error| Error::Options(error.to_string());
@@ -64,7 +57,7 @@ impl Control {
         console.start(status, &options.log);
         let ends = Arc::new(AtomicBool::new(false));
         let (progress, log) = (Arc::clone(progress), options.log.clone());
-        let mut duties = Duties { progress, log, others, started: Instant::now(), turns: 0 };
+        let mut duties = Duties { progress, log, figures, turns: 0 };
         let is_ended = Arc::clone(&ends);
         let run = move || {
             serve(&mut console, &mut duties, &is_ended);
@@ -103,19 +96,18 @@ fn serve(console: &mut Console, duties: &mut Duties, ends: &AtomicBool) {
 struct Duties {
     progress: Arc<Progress>,
     log: Log,
-    others: Others,
-    started: Instant,
+    figures: Arc<Figures>,
     /// What the pipeline had done when the watchdog was fed last.
     turns: u64,
 }
 
 impl console::Duties for Duties {
     fn now_ms(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64
+        self.figures.now_ms()
     }
 
     fn metrics(&self) -> String {
-        self.text()
+        self.figures.text()
     }
 
     /// The pipeline goes on, or its last flush does, which asks for no batches.
@@ -130,104 +122,13 @@ impl Duties {
         self.progress.is_finishing.load(Ordering::Acquire)
     }
 
-    fn metrics(&self) -> Vec<Metric> {
-        let Progress { packets, input_bytes, live_stats, .. } = &*self.progress;
-        let totals = &live_stats.totals;
-        let gauge = |name: &'static str, help: &'static str, value| Metric::new(name, help, value);
-        let counter =
-            |name: &'static str, help: &'static str, value: u64| gauge(name, help, value as f64);
-        let read_ns = totals.read_ns.load(Ordering::Relaxed);
-        // Before the first packet there is no time.
-        let behind_ns = read_ns.saturating_sub(totals.written_ns.load(Ordering::Relaxed)).max(0);
-        let flows_live = totals.flows_live.load(Ordering::Relaxed);
-        let load = |total: &std::sync::atomic::AtomicU64| total.load(Ordering::Relaxed);
-        let mut metrics = vec![
-            gauge("uptime_seconds", "Time since the start", self.started.elapsed().as_secs_f64()),
-            counter("packets_total", "Packets read", load(packets)),
-            counter("input_bytes_total", "Bytes of capture read", load(input_bytes)),
-            counter("damaged_total", "Damaged packets", load(&totals.damaged)),
-            counter(
-                "flows_ended_total",
-                "Flows whose record was written",
-                load(&totals.flows_ended),
-            ),
-            counter(
-                "flows_nameable_total",
-                "Ended flows whose destination can have a name",
-                load(&totals.flows_nameable),
-            ),
-            counter(
-                "flows_named_total",
-                "Ended flows whose destination has a name",
-                load(&totals.flows_named),
-            ),
-            counter(
-                "flows_evicted_total",
-                "Flows evicted because the table was full",
-                load(&totals.flows_evicted),
-            ),
-            gauge("flows", "Open flows", flows_live as f64),
-            counter(
-                "records_lost_total",
-                "Records of rotated logs that could not be written",
-                load(&totals.records_lost),
-            ),
-            counter("answers_total", "Messages with names", load(&totals.answers)),
-            gauge("names", "Addresses with a name", load(&totals.names_known) as f64),
-            counter("names_evicted_total", "Names evicted", load(&totals.names_evicted)),
-            gauge(
-                "batches_behind",
-                "Batches with names but without flows yet",
-                load(&totals.batches_behind) as f64,
-            ),
-            gauge(
-                "behind_seconds",
-                "Packet time between the last packet read and the last record written",
-                behind_ns as f64 / 1e9,
-            ),
-        ];
-        metrics.extend(by_name(totals));
-        (self.others)(&mut metrics);
-        metrics
-    }
-
-    /// All of it for Prometheus.
-    fn text(&self) -> String {
-        let mut text = String::new();
-        write_build_info(&mut text);
-        write_metrics(&mut text, PREFIX, &self.metrics());
-        text
-    }
-
-    fn stats(&self) -> Fields {
-        metric_fields(&self.metrics())
-    }
-
     fn top(&self) -> Fields {
-        let mut fields = self.stats();
+        let mut fields = self.figures.stats();
         let second = self.progress.live_stats.watch();
         fields.insert("parties".to_owned(), parties(&second));
         fields.insert("talk".to_owned(), flows(&second));
         fields
     }
-}
-
-/// Ended flows by source of their name, and by reason for none.
-fn by_name(totals: &Totals) -> Vec<Metric> {
-    let named = NameSource::ALL.iter().map(|it| it.as_str()).zip(&totals.flows_named_by);
-    let unnamed = UnnamedReason::ALL.iter().map(|it| it.as_str()).zip(&totals.flows_unnamed_by);
-    let family = |name: &'static str, help: &'static str, label, value: &str, total: &AtomicU64| {
-        Metric::new(name, help, total.load(Ordering::Relaxed) as f64).of(label, value)
-    };
-    let named = named.map(|(source, total)| {
-        let help = "Ended flows whose destination has a name, by its source";
-        family("flows_named_by_total", help, "source", source, total)
-    });
-    let unnamed = unnamed.map(|(reason, total)| {
-        let help = "Ended flows whose destination can have a name and has none, by reason";
-        family("flows_unnamed_by_total", help, "reason", reason, total)
-    });
-    named.chain(unnamed).collect()
 }
 
 fn text(party: &Party) -> String {
@@ -297,7 +198,7 @@ impl Service for Duties {
                 let version = env!("CARGO_PKG_VERSION").into();
                 Answer::Now(Ok(Fields::from_iter([("version".to_owned(), version)])))
             }
-            Some("stats") => Answer::Now(Ok(self.stats())),
+            Some("stats") => Answer::Now(Ok(self.figures.stats())),
             Some("top") => Answer::Now(Ok(self.top())),
             Some("reopen") => {
                 self.progress.reopen.store(true, Ordering::Release);

@@ -19,7 +19,9 @@
 //! | [`sink`] | the ordered end: log, packets with names, DNS answers |
 //! | `store_sink` | packets and names of flows for the packet store |
 //! | [`live`] | interfaces as input |
-//! | `live_stats`, `control` | statistics, control socket and metrics of a running capture |
+//! | [`seen`] | what records show: names, clients, oddities, in bounded tables |
+//! | `live_stats`, `figures`, `control` | statistics, control socket and metrics of a running capture |
+//! | [`page`] | the page for a browser, its history and lists |
 //! | [`feeds`] | logs of other programs: Zeek, EVE, dnstap |
 //! | [`exports`] | flows of routers: NetFlow, IPFIX |
 //! | [`names_at`], [`knowledge`] | the names that addresses had at a moment |
@@ -35,6 +37,7 @@ pub mod evidence;
 pub mod exports;
 pub mod extract;
 pub mod feeds;
+mod figures;
 pub mod files;
 pub mod flow;
 pub mod format;
@@ -50,10 +53,12 @@ pub mod names_file;
 pub mod options;
 pub mod own_name;
 mod packet_file;
+pub mod page;
 pub mod pipeline;
 pub mod record;
 mod registered;
 pub mod run;
+pub mod seen;
 pub mod sink;
 pub mod sort;
 mod stated;

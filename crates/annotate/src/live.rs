@@ -18,7 +18,7 @@ use larder_store::Interface;
 use larder_wire::filter::{self, LinkType, Origin};
 
 use crate::Error;
-use crate::control::Others;
+use crate::figures::Others;
 use crate::options::{Dropped, Summary};
 
 /// The interfaces and the filter of a capture.

@@ -3,14 +3,18 @@
 //! Totals are exact as of the last batch that was written. The traffic by name and flow is
 //! estimated: each worker samples at most [`SAMPLES`] packets of a batch, evenly spread, and each
 //! of them counts for as many as there are between two samples. Sampling runs only if `larder top`
-//! asked within the last `WATCHED_S` seconds.
+//! asked within the last `WATCHED_S` seconds, or if the run has a page ([`LiveStats::observe`]).
 //!
-//! Bounds: [`ROWS_MAX`] names and as many flows a second, and 65,536 in the current second. Cost:
-//! six relaxed additions a batch and worker, and one for each source of names and reason for none
-//! that has occurred; while `larder top` runs, a look at [`SAMPLES`] flows a batch.
+//! A run with a page also notes what each record shows ([`Noted`]), for the thread of the page.
+//!
+//! Bounds: [`ROWS_MAX`] names and as many flows a second, and 65,536 in the current second;
+//! [`NOTES_MAX`] notes; notes above that are counted and dropped. Cost: six relaxed additions a batch
+//! and worker, and one for each source of names and reason for none that has occurred; while
+//! `larder top` runs, a look at [`SAMPLES`] flows a batch; with a page, an addition for each packet,
+//! and a note of about 200 bytes for each record.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use larder_wire::flow_key::FlowKey;
@@ -18,12 +22,16 @@ use larder_wire::{Addr, Name};
 
 use crate::options::Summary;
 use crate::record::{NameSource, UnnamedReason};
+use crate::seen::Noted;
 
 /// Packets of a batch that a worker samples, at most.
 pub const SAMPLES: usize = 64;
 
 /// Names, and flows, of a complete second.
 pub const ROWS_MAX: usize = 1_000;
+
+/// Notes of records that wait for the thread of the page.
+pub const NOTES_MAX: usize = 1 << 17;
 
 /// Flows of the current second; if there are more, those with the least traffic are removed.
 const ROWS_SEEN_MAX: usize = 1 << 16;
@@ -155,6 +163,10 @@ pub struct Totals {
     /// Batches whose names are learned and whose flows are not counted: the lag of the replicas, in
     /// batches.
     pub batches_behind: AtomicU64,
+    /// IP bytes of packets, of a run with a page.
+    pub ip_bytes: AtomicU64,
+    /// Records that the page does not show, because there were too many at once.
+    pub notes_lost: AtomicU64,
 }
 
 /// See the module.
@@ -164,19 +176,59 @@ pub struct LiveStats {
     pub totals: Totals,
     /// Sampling runs until this time, seconds of packet time.
     watched_until_s: AtomicI64,
+    /// The run has a page.
+    is_observed: AtomicBool,
     seconds: Mutex<Seconds>,
+    notes: Mutex<Vec<Noted>>,
 }
 
 #[derive(Debug, Default)]
 struct Seconds {
     now: Second,
     last: Second,
+    /// Bytes by destination since the last [`LiveStats::take_parties`], of a run with a page.
+    untaken: HashMap<Party, u64>,
 }
 
 impl LiveStats {
     /// True while samples are wanted.
     pub fn is_watched(&self, time_ns: i64) -> bool {
-        time_ns / 1_000_000_000 < self.watched_until_s.load(Ordering::Relaxed)
+        self.is_observed() || time_ns / 1_000_000_000 < self.watched_until_s.load(Ordering::Relaxed)
+    }
+
+    /// From now on the run has a page.
+    pub fn observe(&self) {
+        self.is_observed.store(true, Ordering::Relaxed);
+    }
+
+    /// True if the run has a page.
+    pub fn is_observed(&self) -> bool {
+        self.is_observed.load(Ordering::Relaxed)
+    }
+
+    /// Estimated bytes by destination since the last call.
+    pub fn take_parties(&self) -> HashMap<Party, u64> {
+        std::mem::take(&mut self.seconds().untaken)
+    }
+
+    /// Adds notes of records, and empties `notes`.
+    pub fn note(&self, notes: &mut Vec<Noted>) {
+        if notes.is_empty() {
+            return;
+        }
+        let mut waiting = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = NOTES_MAX.saturating_sub(waiting.len());
+        let lost = notes.len().saturating_sub(room);
+        notes.truncate(room);
+        waiting.append(notes);
+        drop(waiting);
+        self.totals.notes_lost.fetch_add(lost as u64, Ordering::Relaxed);
+    }
+
+    /// The notes since the last call. `spare` is an empty list whose memory is used again.
+    pub fn take_notes(&self, spare: Vec<Noted>) -> Vec<Noted> {
+        let mut waiting = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut waiting, spare)
     }
 
     /// The last complete second. Sampling begins with the first call.
@@ -189,6 +241,14 @@ impl LiveStats {
     /// Adds a second that a worker has completed.
     pub fn merge(&self, second: Second) {
         let mut seconds = self.seconds();
+        if self.is_observed() {
+            for (party, tally) in &second.parties {
+                *seconds.untaken.entry(party.clone()).or_default() += tally.bytes;
+            }
+            if seconds.untaken.len() > ROWS_SEEN_MAX {
+                keep_most(&mut seconds.untaken, ROWS_SEEN_MAX / 2, |bytes| *bytes);
+            }
+        }
         if seconds.now.number != second.number {
             let mut last = std::mem::take(&mut seconds.now);
             last.trim(ROWS_MAX);
@@ -318,5 +378,39 @@ mod tests {
         assert!(second.flows.len() >= ROWS_SEEN_MAX / 2);
         second.trim(ROWS_MAX);
         assert_eq!((second.parties.len(), second.flows.len()), (ROWS_MAX, ROWS_MAX));
+    }
+
+    /// Notes of records wait in a bounded list; those above the bound are counted.
+    #[test]
+    fn notes_are_bounded() {
+        let live_stats = LiveStats::default();
+        let note = Noted::of(&crate::record::FlowRecord::blank(), 0, false);
+        live_stats.note(&mut vec![note.clone(); NOTES_MAX - 1]);
+        let mut more = vec![note; 5];
+        live_stats.note(&mut more);
+        assert!(more.is_empty());
+        assert_eq!(live_stats.totals.notes_lost.load(Ordering::Relaxed), 4);
+        assert_eq!(live_stats.take_notes(Vec::new()).len(), NOTES_MAX);
+        assert!(live_stats.take_notes(Vec::new()).is_empty());
+    }
+
+    /// A page gets the bytes of all seconds since it asked, by destination; without a page nothing is
+    /// added up.
+    #[test]
+    fn a_page_gets_all_seconds() {
+        let live_stats = LiveStats::default();
+        let merge = |number| {
+            let mut second = Second { number, ..Second::default() };
+            let party = Party::Addr(Addr::v4([10, 0, 0, 2]));
+            second.add(key(7), true, party, Tally { packets: 1, bytes: 100 }, 2);
+            live_stats.merge(second);
+        };
+        merge(1);
+        assert!(live_stats.take_parties().is_empty());
+        live_stats.observe();
+        assert!(live_stats.is_watched(i64::MAX));
+        (2..5).for_each(merge);
+        assert_eq!(live_stats.take_parties().into_values().collect::<Vec<_>>(), [600]);
+        assert!(live_stats.take_parties().is_empty());
     }
 }

@@ -34,6 +34,15 @@ pub struct Operation {
     pub metrics: Option<SocketAddr>,
 }
 
+/// The page of a run, for a browser.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The address, the hosts and the token.
+    pub serve: larder_store::serve::Options,
+    /// The file that keeps the history over restarts; `None`: it is in memory only.
+    pub history: Option<PathBuf>,
+}
+
 /// An input or output: a path, or `-` for a pipe.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
@@ -43,6 +52,17 @@ pub enum Endpoint {
     Path(PathBuf),
     /// A capture inside the program (`larder demo`); an input only.
     Bytes(&'static [u8]),
+}
+
+impl Endpoint {
+    /// Its name, for people.
+    pub fn name(&self) -> String {
+        match self {
+            Endpoint::Pipe => "standard input".to_owned(),
+            Endpoint::Path(path) => path.display().to_string(),
+            Endpoint::Bytes(_) => "the sample".to_owned(),
+        }
+    }
 }
 
 impl From<PathBuf> for Endpoint {
@@ -222,6 +242,8 @@ pub struct Options {
     pub store: Option<larder_store::Options>,
     /// The HTTP server of the packet store.
     pub serve: Option<larder_store::serve::Options>,
+    /// The page.
+    pub page: Option<Page>,
     /// Control socket and metrics.
     pub operation: Operation,
     /// Where a run logs what happens while it goes on.
@@ -283,6 +305,7 @@ impl Default for Options {
             access: Access::PRIVATE,
             store: None,
             serve: None,
+            page: None,
             operation: Operation::default(),
             log: Log::default(),
             rules: Rules::all(),

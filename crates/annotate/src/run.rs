@@ -13,6 +13,7 @@ use crate::control::Control;
 use crate::decode::{self, Decoded, Keying, decode};
 use crate::evidence::{Budgets, Evidence, Observer};
 use crate::feeds::external_names::ExternalNames;
+use crate::figures::Figures;
 use crate::files::{
     in_directory, load_names, make_directory, open_inputs, open_output, save_all_names, save_stats,
 };
@@ -21,6 +22,7 @@ use crate::live::{self, CaptureStats, LiveCapture};
 use crate::log::{Log, resumed};
 use crate::names::Names;
 use crate::options::{Damage, Endpoint, Operation, Options, SortBy, Summary, add_damage};
+use crate::page::PageServer;
 use crate::pipeline;
 use crate::sink::{AnswerLog, Destinations, Writer};
 use crate::sort::Sorter;
@@ -301,11 +303,12 @@ pub(crate) fn add_damage_of(
     }
 }
 
-/// Services next to the pipeline: stored packets over HTTP, and the control socket with metrics.
+/// Services next to the pipeline: stored packets over HTTP, the control socket with metrics, the page.
 struct Services {
     store: Option<Arc<larder_store::Counts>>,
     _server: Option<Server>,
     _control: Option<Control>,
+    _page: Option<PageServer>,
 }
 
 impl Services {
@@ -323,14 +326,18 @@ impl Services {
         if let Some(server) = &server {
             options.log.of("store").info("listening").text("address", server.place());
         }
-        let mut control = None;
-        if options.operation != Operation::default() || capture.is_some() {
-            let budget_bytes = options.store.as_ref().map(|store| store.budget_bytes);
-            let others = live::others(capture, store.as_ref().zip(budget_bytes));
-            let status = capture.map_or_else(String::new, CaptureStats::status);
-            control = Some(Control::start(options, progress, others, &status)?);
+        let (mut control, mut page) = (None, None);
+        let budget_bytes = options.store.as_ref().map(|store| store.budget_bytes);
+        let others = live::others(capture, store.as_ref().zip(budget_bytes));
+        let figures = Arc::new(Figures::new(progress, others));
+        if options.page.is_some() {
+            page = PageServer::start(options, progress, &figures, capture, store_sink)?;
         }
-        Ok(Services { store, _server: server, _control: control })
+        if options.operation != Operation::default() || capture.is_some() {
+            let status = capture.map_or_else(String::new, CaptureStats::status);
+            control = Some(Control::start(options, progress, figures, &status)?);
+        }
+        Ok(Services { store, _server: server, _control: control, _page: page })
     }
 
     /// Ends them; returns the counts of the packet store.

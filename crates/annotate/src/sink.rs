@@ -26,6 +26,7 @@ use crate::options::{Endpoint, Options, Summary};
 use crate::packet_file::PacketFile;
 use crate::pipeline::{Sink, Work};
 use crate::record::FlowRecord;
+use crate::seen::Noted;
 use crate::sort::Sorter;
 use crate::store_sink::StoreSink;
 use crate::worker::{Body, Ended, Output as Made, Place};
@@ -134,6 +135,7 @@ impl Writer {
     fn decide(&mut self, outputs: &mut [Made], order: &[(usize, usize)]) {
         outputs.iter().for_each(|output| self.evidence.prefetch(&output.statements));
         let mut statements = InOrder::default();
+        let is_observed = self.progress.live_stats.is_observed();
         for &(who, at) in order {
             let Ended { place, body, trial, .. } = outputs[who].ended[at];
             // Most records take no part.
@@ -143,7 +145,7 @@ impl Writer {
             // A record that time ended, or a cut, was over before that packet.
             let last_packet = place.end_packet.saturating_sub(u64::from(!place.is_by_packet));
             self.learn_until(last_packet, &mut statements, outputs);
-            let Made { undecided, trials, flow_events, .. } = &mut outputs[who];
+            let Made { undecided, trials, flow_events, notes_of_records, .. } = &mut outputs[who];
             if let Some(trial) = trial {
                 self.evidence.observe(&mut trials[trial as usize]);
             }
@@ -159,6 +161,10 @@ impl Writer {
             }
             evidence::leave_out([source, destination], least);
             self.counted.count(record);
+            if is_observed {
+                // A lookup gave its name.
+                notes_of_records.push(Noted::of(record, least, false));
+            }
         }
         self.learn_until(u64::MAX, &mut statements, outputs);
         self.progress.live_stats.add(&mut self.reported, &self.counted);
@@ -184,6 +190,9 @@ impl Sink for Writer {
     fn batch(&mut self, work: &Work, outputs: &mut [Made]) -> Result<(), Error> {
         let order = log_order(outputs);
         self.decide(outputs, &order);
+        for output in outputs.iter_mut() {
+            self.progress.live_stats.note(&mut output.notes_of_records);
+        }
         if let Some(packets) = &mut self.packets {
             packets.batch(work, outputs)?;
         }

@@ -9,12 +9,12 @@ mod each_packet;
 mod extracted;
 mod flow_event;
 mod lane;
+mod live;
 mod statements;
 mod ticks;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use larder::{Cache, Reader};
 use larder_serve::histogram::Histogram;
@@ -29,11 +29,12 @@ use crate::decode::{Held, Tick};
 use crate::evidence::{Hashes, Statement, Trial};
 use crate::flow::{Event, Flow, FlowKey, FlowRules, Guess, SHARDS, Shard, shard_of};
 use crate::format::Format;
-use crate::live_stats::{LiveStats, Party, SAMPLES, Second, Tally};
+use crate::live_stats::Second;
 use crate::names::{Committed, Found, LearnedMarks, View};
 use crate::options::{LookupPer, Options, Summary};
 use crate::own_name::OwnName;
 use crate::record::FlowRecord;
+use crate::seen::Noted;
 use each_packet::look_up_each;
 use lane::Lane;
 use ticks::take_tick;
@@ -219,6 +220,8 @@ pub struct Output {
     pub notes: Vec<(u32, Note)>,
     /// For an observer: trials of the choice among names by lookups.
     pub trials: Vec<Trial>,
+    /// For a page: what the records show whose name is chosen.
+    pub notes_of_records: Vec<Noted>,
     /// Records that were written, whose memory is used again.
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is used again")]
     spare: Vec<Box<FlowRecord>>,
@@ -235,6 +238,7 @@ impl Output {
         self.spare.truncate(SPARE_MAX);
         self.statements.clear();
         self.trials.clear();
+        self.notes_of_records.clear();
         self.teaching.clear();
         self.notes.clear();
     }
@@ -452,37 +456,6 @@ impl Worker {
             reported: Summary::default(),
             reported_live: 0,
             second: Second::default(),
-        }
-    }
-
-    /// Adds the counts of a batch to `live_stats`.
-    pub fn report(&mut self, events: &[Event], time_ns: i64, live_stats: &LiveStats) {
-        live_stats.add(&mut self.reported, &self.state.summary);
-        let live = self.shards.iter().map(Shard::live).sum::<usize>();
-        let more = live as i64 - self.reported_live as i64;
-        live_stats.totals.flows_live.fetch_add(more, Ordering::Relaxed);
-        self.reported_live = live;
-        if live_stats.is_watched(time_ns) {
-            self.sample(events, time_ns / 1_000_000_000, live_stats);
-        }
-    }
-
-    /// Counts a sample of the packets of a batch by destination and by flow.
-    fn sample(&mut self, events: &[Event], second: i64, live_stats: &LiveStats) {
-        if self.second.number != second {
-            live_stats.merge(std::mem::take(&mut self.second));
-            self.second.number = second;
-        }
-        let step = events.len().div_ceil(SAMPLES).max(1);
-        for event in events.iter().step_by(step) {
-            let shard = &self.shards[usize::from(self.place_of[shard_of(event.hash)])];
-            let Some(flow) = shard.get(&event.key, event.hash) else { continue };
-            let party = match flow.user.known.as_ref().and_then(|known| known.name()) {
-                Some(name) => Party::Name(name.clone()),
-                None => Party::Addr(flow.destination().0),
-            };
-            let one = Tally { packets: 1, bytes: u64::from(event.ip_bytes) };
-            self.second.add(event.key, flow.source_is_low, party, one, step as u64);
         }
     }
 

@@ -232,6 +232,7 @@ fn options(settings: &Annotate) -> Result<Options, Failure> {
         access,
         store: live::store(settings, access)?,
         serve: live::serve(store, access)?,
+        page: live::page(settings, access)?,
         pins: live::pins(capture)?,
         operation: Operation {
             control: crate::addresses::control(operation.ctl.as_ref(), &operation.ctl_mode)?,

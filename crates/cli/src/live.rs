@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use larder_annotate::Options;
 pub use larder_annotate::live::Input;
-use larder_annotate::options::Endpoint;
+use larder_annotate::options::{Endpoint, Page};
 use larder_io::access::Access;
 use larder_io::frame_filter::FrameFilter;
 use larder_io::live::LiveOptions;
@@ -192,28 +192,78 @@ fn hook(store: &Store) -> Result<Option<Hook>, Failure> {
 
 /// Address, token and host names of `--serve`.
 pub fn serve(store: &Store, access: Access) -> Result<Option<serve::Options>, Failure> {
-    let hosts = store.serve_hosts.to_vec();
     let Some(word) = &store.serve else {
-        if hosts.is_empty() && store.serve_token.is_none() {
-            return Ok(None);
+        let has_more = !store.serve_hosts.is_empty() || store.serve_token.is_some();
+        if has_more && store.ui.is_none() {
+            let text = "--serve-hosts and --serve-token have no effect without --serve and --ui; \
+                add --serve ADDR:PORT";
+            return Err(Failure::usage(text));
         }
-        let text =
-            "--serve-hosts and --serve-token have no effect without --serve; add --serve ADDR:PORT";
-        return Err(Failure::usage(text));
+        return Ok(None);
     };
     if store.store.is_none() {
         return Err(Failure::usage("--serve: no packet store; add -w DIR --store BYTES"));
     }
+    server("serve", word, store, access).map(Some)
+}
+
+/// Address, token, host names and history of `--ui`.
+pub fn page(settings: &Annotate, access: Access) -> Result<Option<Page>, Failure> {
+    let Annotate { store, input, .. } = settings;
+    let Some(word) = &store.ui else {
+        return match &store.ui_history {
+            Some(_) => {
+                Err(Failure::usage("--ui-history has no effect without --ui; add --ui ADDR:PORT"))
+            }
+            None => Ok(None),
+        };
+    };
+    if input.interface.is_empty() && input.read.is_empty() || input.names_at.is_some() {
+        return Err(Failure::usage(
+            "--ui: the page shows packets of an interface or of captures; add -i IFACE or -r FILE",
+        ));
+    }
+    let is_of_flows = !input.flows_listen.is_empty()
+        || !input.flows_read.is_empty()
+        || input.eve.is_some()
+        || input.zeek_log.is_some();
+    if is_of_flows {
+        return Err(Failure::usage(
+            "--ui: the page does not show logs of other programs, nor flows of routers; remove --ui",
+        ));
+    }
+    let serve = server("ui", word, store, access)?;
+    if let Listen::Tcp(address) = serve.listen
+        && !address.ip().to_canonical().is_loopback()
+        && serve.token.is_none()
+    {
+        return Err(Failure::usage(format!(
+            "--ui {address}: other machines reach this address, so it needs a token; add --serve-token FILE, \
+             or use 127.0.0.1:{} or unix:PATH",
+            address.port()
+        )));
+    }
+    Ok(Some(Page { serve, history: store.ui_history.clone() }))
+}
+
+/// The server of the setting `name`, whose value is `word`.
+fn server(
+    name: &str,
+    word: &str,
+    store: &Store,
+    access: Access,
+) -> Result<serve::Options, Failure> {
+    let hosts = store.serve_hosts.to_vec();
     let listen = match word.strip_prefix("unix:") {
         Some("") => {
-            return Err(Failure::usage(
-                "--serve unix: no path; expected unix:PATH, such as unix:/run/larder/packets",
-            ));
+            return Err(Failure::usage(format!(
+                "--{name} unix: no path; expected unix:PATH, such as unix:/run/larder/{name}"
+            )));
         }
         Some(path) => Listen::Unix(path.into()),
         None => Listen::Tcp(word.parse().map_err(|_| {
             Failure::usage(format!(
-                "--serve {word:?}: expected ADDR:PORT or unix:PATH, such as 127.0.0.1:8053"
+                "--{name} {word:?}: expected ADDR:PORT or unix:PATH, such as 127.0.0.1:8053"
             ))
         })?),
     };
@@ -224,7 +274,7 @@ pub fn serve(store: &Store, access: Access) -> Result<Option<serve::Options>, Fa
     }
     let token =
         store.serve_token.as_deref().map(|path| token("--serve-token", path)).transpose()?;
-    Ok(Some(serve::Options { hosts, token, access, ..serve::Options::new(listen) }))
+    Ok(serve::Options { hosts, token, access, ..serve::Options::new(listen) })
 }
 
 /// Reads the token of a flag: one line without spaces.

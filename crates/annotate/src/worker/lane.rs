@@ -19,6 +19,7 @@ use crate::own_name::{OwnName, Segment, Stated};
 use crate::record::{
     App, End, EndReason, FlowRecord, NameFlags, NameSource, NoNames, UnnamedReason,
 };
+use crate::seen::Noted;
 use crate::stated::{is_resolver_traffic, state};
 
 /// The lookup of a flow that began this soon after the capture may have been before the capture.
@@ -256,19 +257,11 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         }
         let had_names = flow.user.known.as_ref().is_some_and(|known| known.has_names())
             || self.wants_lookups(flow);
-        let end_reason = match leave {
-            Leave::Evicted => EndReason::Evicted,
-            Leave::Active => EndReason::Active,
-            _ if closed => EndReason::Closed,
-            Leave::Timeout => EndReason::Idle,
-            Leave::Reused => EndReason::Closed,
-            Leave::InputEnd => EndReason::InputEnd,
-        };
         let blank = || Box::new(FlowRecord::blank());
         let mut record =
             self.state.record.take().or_else(|| self.output.spare.pop()).unwrap_or_else(blank);
         let trials = self.output.trials.len();
-        record.end_reason = end_reason;
+        record.end_reason = end_reason(leave, closed);
         let (has_name, has_lookup) = self.fill(&mut record, flow, end_packet, is_turned);
         let trial = (self.output.trials.len() > trials).then_some(trials as u32);
         if self.state.shared.options.store.is_some() {
@@ -280,6 +273,9 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         }
         if let Some(rest) = rest {
             continue_with(flow, rest);
+        }
+        if self.state.shared.options.page.is_some() && !is_for_names {
+            self.note(flow, &record, end_packet, (has_name, has_lookup));
         }
         let destination = &record.destination;
         let is_wanted = match self.state.shared.options.unresolved {
@@ -369,6 +365,25 @@ impl Lane<'_, '_> {
         if let Some(rest) = rest {
             continue_with(flow, rest);
         }
+    }
+
+    /// Notes a record for the page, unless the writer chooses its name.
+    fn note(
+        &mut self,
+        flow: &Flow<FlowState>,
+        record: &FlowRecord,
+        end_packet: u64,
+        (has_name, has_lookup): (bool, bool),
+    ) {
+        let destination = &record.destination;
+        if destination.naming.as_ref().is_some_and(evidence::is_by_lookup) {
+            return;
+        }
+        let is_unresolved = !has_lookup
+            && !is_resolver_traffic(flow.protocol, destination.addr, destination.port)
+            && self.why_unnamed(flow, end_packet, has_name) == UnnamedReason::NoLookupSeen;
+        let least = self.state.shared.options.min_confidence;
+        self.output.notes_of_records.push(Noted::of(record, least, is_unresolved));
     }
 
     /// Counts a record that is not logged, unless its packets are read for names only.
@@ -532,6 +547,17 @@ impl Lane<'_, '_> {
         } else {
             UnnamedReason::NoLookupSeen
         }
+    }
+}
+
+fn end_reason(leave: Leave, is_closed: bool) -> EndReason {
+    match leave {
+        Leave::Evicted => EndReason::Evicted,
+        Leave::Active => EndReason::Active,
+        _ if is_closed => EndReason::Closed,
+        Leave::Timeout => EndReason::Idle,
+        Leave::Reused => EndReason::Closed,
+        Leave::InputEnd => EndReason::InputEnd,
     }
 }
 

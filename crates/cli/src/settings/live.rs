@@ -141,13 +141,25 @@ settings! {
             .why("Without --serve-token every client that reaches the address gets the packets."),
         pub serve_hosts: List = STORE.list().default("none")
             .value("NAME,..")
-            .help("Accept requests of --serve for these host names")
+            .help("Accept requests of --serve and --ui for these host names")
             .why("larder refuses requests for other hosts: a web page may have caused them by DNS rebinding."),
         pub serve_token: Option<PathBuf> = STORE.word().none("none")
             .value("FILE")
-            .help("Require the token in this file from clients of --serve")
-            .more("Clients send it as Authorization: Bearer TOKEN.")
-            .why("The token crosses the network in the clear, because --serve has no TLS."),
+            .help("Require this file's token from clients of --serve and --ui")
+            .more("Clients send it as Authorization: Bearer TOKEN. The page of --ui has a field for it.")
+            .why("The token crosses the network in the clear, because --serve and --ui have no TLS."),
+        pub ui: Option<Text> = STORE.word().none("none")
+            .value("ADDR:PORT|unix:PATH")
+            .help("Serve a page with rates, names and stored packets")
+            .more("Open it in a browser: http://127.0.0.1:8080/ for 127.0.0.1:8080. The address also has what \
+                --serve and --metrics serve. An address that other machines reach needs --serve-token.")
+            .why("It shows what larder does, and leads from a name to its flows and packets."),
+        pub ui_history: Option<PathBuf> = STORE.word().none("none")
+            .value("FILE")
+            .help("Keep the history of the --ui page in this file")
+            .more("larder writes it once a minute. With --store it is the file history in the -w directory. \
+                Otherwise the history begins again at each start.")
+            .why("Charts of thirty days need a file that outlives a restart."),
     }
 }
 

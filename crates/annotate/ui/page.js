@@ -1,0 +1,431 @@
+// The page: asks the server for numbers and lists, and for flows and packets of a search.
+
+const state = { stats: null, lists: null, segments: [], range: '1h', picked: [0, 1000], query: '' };
+
+// Searches
+
+/** A name as a search: a star of the name itself is no pattern. */
+const nameQuery = (name) => name.replaceAll('*', '\\*');
+
+const host = (address) => (address.includes(':') ? `[${address}]` : address);
+
+/** A destination as a search, with its client or from any. */
+function serverQuery(row, client) {
+  const hasPort = ['tcp', 'udp', 'sctp'].includes(row.protocol);
+  const server = hasPort ? `${host(row.address)}:${row.port}` : host(row.address);
+  return `${client ? host(client) : '*'}-${server}/${row.protocol}`;
+}
+
+/** The times of the store's first and last packet, milliseconds; null without packets. */
+function storeSpan() {
+  const store = state.stats && state.stats.store;
+  return store && store.first_ns !== null ? [store.first_ns / 1e6, store.last_ns / 1e6] : null;
+}
+
+/** The picked time, milliseconds; null: the whole store. */
+function pickedSpan() {
+  const span = storeSpan();
+  const [from, to] = state.picked;
+  if (!span || (from === 0 && to === 1000)) return null;
+  const at = (part) => span[0] + (span[1] - span[0]) * part / 1000;
+  return [Math.floor(at(from)), Math.ceil(at(to)) + 1];
+}
+
+function findPath(query, format, limit) {
+  const fields = new URLSearchParams({ q: query, format });
+  if (limit) fields.set('limit', limit);
+  const span = pickedSpan();
+  if (span) {
+    fields.set('from', new Date(span[0]).toISOString());
+    fields.set('to', new Date(span[1]).toISOString());
+  }
+  return `/find?${fields}`;
+}
+
+/** Why a search failed, in words. */
+function searchError(error, query) {
+  if (error.status === 404) return 'This larder has no search over HTTP; use larder find.';
+  if (error.status === 401) return 'Enter the token first.';
+  const details = error.details;
+  if (!details || !details.error) return error.message;
+  const marked = details.column ? `\n${query}\n${' '.repeat(Math.max(0, details.column - 1))}^` : '';
+  return details.error + (details.expected ? `; expected: ${details.expected}` : '') + marked;
+}
+
+const NOTE = $('query-note').textContent;
+
+function noteOfSearch(text, isError) {
+  say($('query-note'), text);
+  $('query-note').classList.toggle('error', isError);
+}
+
+const FLOWS_MAX = 200;
+
+/** Shows the flows of a search. */
+async function showFlows(query) {
+  state.query = query;
+  $('query').value = query;
+  noteOfSearch(NOTE, false);
+  $('results').hidden = false;
+  say($('results-title'), `Flows of ${query}`);
+  say($('results-note'), 'Searching');
+  $('results-title').focus();
+  try {
+    const text = await (await request(findPath(query, 'flows', FLOWS_MAX))).text();
+    if (state.query !== query) return;
+    const rows = text.split('\n').filter((line) => line.trim()).map((line) => JSON.parse(line)).filter((row) => row.flow);
+    const more = rows.length >= FLOWS_MAX ? ` (the first ${FLOWS_MAX})` : '';
+    say($('results-note'), `${rows.length} ${rows.length === 1 ? 'flow' : 'flows'}${more}`);
+    table($('flows'), [
+      { title: 'Flow', kind: 'name', of: (row) => isolated(row.flow) },
+      { title: 'Names', kind: 'name', of: (row) => isolated((row.names || []).join(', ')) },
+      { title: 'Packets', kind: 'number', of: (row) => si(row.packets) },
+      { title: 'Bytes', kind: 'number wide', of: (row) => bytes(row.bytes) },
+      { title: 'First', kind: 'time wide', of: (row) => timeOf(Date.parse(row.first) * 1e6) },
+      { title: '', kind: 'actions', of: (row) => packetsButton(row.flow, row.flow) },
+    ], rows, 'No flow matches.');
+  } catch (error) {
+    if (state.query !== query) return;
+    $('results').hidden = true;
+    noteOfSearch(searchError(error, query), true);
+  }
+}
+
+/** Downloads the packets of a search. */
+async function savePackets(query) {
+  noteOfSearch('Downloading', false);
+  try {
+    const size = await download(findPath(query, 'pcapng'), 'larder.pcapng');
+    noteOfSearch(`Saved larder.pcapng, ${bytes(size)}.`, false);
+  } catch (error) {
+    noteOfSearch(searchError(error, query), true);
+  }
+}
+
+function packetsButton(query, label) {
+  return make('button', { type: 'button', 'aria-label': `Packets of ${label}`, onclick: () => savePackets(query) }, 'Packets');
+}
+
+/** The buttons of a row; none without stored packets. */
+function actions(query, label) {
+  if (!state.stats || !state.stats.store) return [];
+  const flows = make('button', { type: 'button', 'aria-label': `Flows of ${label}`, onclick: () => openFlows(query) }, 'Flows');
+  return [flows, packetsButton(query, label)];
+}
+
+/** The search is part of the address, so that it can be sent to others. */
+function openFlows(query) {
+  const hash = `#q=${encodeURIComponent(query)}`;
+  if (location.hash === hash) showFlows(query);
+  else location.hash = hash;
+}
+
+function followHash() {
+  const match = /^#q=(.*)$/.exec(location.hash);
+  if (!match) return;
+  let query = '';
+  try { query = decodeURIComponent(match[1]); } catch { return; }
+  if (query) showFlows(query);
+}
+
+// Numbers
+
+function showStats(stats) {
+  say($('inputs'), stats.inputs.join(', '));
+  document.title = `larder annotate ${stats.inputs.join(', ')}`;
+  say($('about'), `larder ${stats.version}, up ${duration(stats.uptime_s)}; history since ${clock(stats.begun_s * 1000)}.`);
+  const store = stats.store;
+  const span = storeSpan();
+  const figures = [
+    ['Packets', si(stats.packets_s, '/s'), `${si(stats.packets)} in all`],
+    ['Traffic', si(stats.bits_s, 'bit/s'), ''],
+    ['Flows', si(stats.flows_s, '/s'), `${si(stats.flows)} open`],
+    ['Named', stats.named_percent === null ? '-' : `${stats.named_percent.toFixed(0)} %`, 'of the flows of the last minute'],
+    ['Dropped', si(stats.dropped), `${si(stats.kernel_dropped)} by the kernel`, stats.dropped > 0],
+    ['Store', store ? bytes(store.bytes) : 'off', store ? `of ${bytes(store.budget_bytes)}` : 'start with --store'],
+    ['Retention', span ? duration((span[1] - span[0]) / 1000) : '-', span ? `since ${clock(span[0])}` : ''],
+    ['Log delay', `${si(stats.delay_ms)} ms`, '', stats.delay_ms > 10000],
+  ];
+  if (stats.records_lost) figures.push(['Records lost', si(stats.records_lost), 'not written to logs', true]);
+  if (stats.notes_lost) figures.push(['Not in lists', si(stats.notes_lost), 'records, at overload', true]);
+  const list = $('figures');
+  figures.forEach(([title, value, more, isBad], at) => {
+    let item = list.children[at];
+    if (!item) {
+      item = make('div', {}, make('dt'), make('dd', {}, make('span'), make('small')));
+      list.append(item);
+    }
+    say(item.firstChild, title);
+    say(item.lastChild.firstChild, value);
+    say(item.lastChild.lastChild, more);
+    item.lastChild.classList.toggle('bad', Boolean(isBad));
+  });
+  while (list.children.length > figures.length) list.lastChild.remove();
+  $('store').hidden = !store;
+  $('query-packets').hidden = !store;
+}
+
+function showHistory(history) {
+  const { svg, legend } = stacked(history.traffic, widthOf($('traffic')));
+  $('traffic').replaceChildren(svg);
+  $('legend').replaceChildren(...legend);
+  const percent = (value) => `${value.toFixed(0)} %`;
+  const rate = (value) => si(value, '/s');
+  // As many columns as the style sheet makes.
+  const whole = widthOf($('charts'));
+  const columns = Math.max(1, Math.floor((whole + 10) / 310));
+  const width = Math.floor(whole / columns - 10);
+  $('charts').replaceChildren(
+    curve('Packets a second', history.packets, history, width, rate),
+    curve('Bits a second', history.bits, history, width, (value) => si(value, 'bit/s')),
+    curve('Flows a second', history.flows, history, width, rate),
+    curve('Flows with a name', history.named, history, width, percent, 100),
+    curve('Dropped packets', history.dropped, history, width, (value) => si(value)),
+    curve('Stored bytes', history.stored_bytes, history, width, bytes),
+  );
+}
+
+// Lists
+
+const isNew = (row) => (row.is_new ? [' ', make('span', { class: 'mark' }, 'new')] : []);
+
+function showLists(lists) {
+  const sort = $('names-sort').value;
+  const names = [...lists.names].sort((one, other) => Number(other[sort]) - Number(one[sort]) || other.bytes - one.bytes);
+  table($('names'), [
+    { title: 'Name', kind: 'name', of: (row) => [isolated(row.name), ...isNew(row)] },
+    { title: 'Bytes', kind: 'number', of: (row) => bytes(row.bytes) },
+    { title: 'Flows', kind: 'number', of: (row) => si(row.flows) },
+    { title: 'Clients', kind: 'number wide', of: (row) => `${row.clients}${row.has_more_clients ? '+' : ''}` },
+    { title: 'Source', kind: 'wide', of: (row) => row.source },
+    { title: '', kind: 'actions', of: (row) => actions(nameQuery(row.name), row.name) },
+  ], names, 'No flow with a name has ended yet.');
+  table($('clients'), [
+    { title: 'Client', kind: 'name', of: (row) => [isolated(row.name ? `${row.address} ${row.name}` : row.address), ...isNew(row)] },
+    { title: 'Bytes', kind: 'number', of: (row) => bytes(row.bytes) },
+    { title: 'Flows', kind: 'number', of: (row) => si(row.flows) },
+    { title: '', kind: 'actions', of: (row) => actions(row.address, row.address) },
+  ], lists.clients, 'No flow has ended yet.');
+  const isFirstDay = Math.floor(lists.begun_s / 86400) === Math.floor(lists.now_s / 86400);
+  say($('new-note'), isFirstDay ? `larder knows names since ${clock(lists.begun_s * 1000)}, so every name is new today.` : `${lists.new_names_all} names`);
+  table($('new'), [
+    { title: 'Name', kind: 'name', of: (row) => isolated(row.name) },
+    { title: 'First', kind: 'time', of: (row) => timeOf(row.first_ns) },
+    { title: 'Client', kind: 'name wide', of: (row) => isolated(row.client) },
+    { title: '', kind: 'actions', of: (row) => actions(nameQuery(row.name), row.name) },
+  ], lists.new_names, 'None.');
+  showOdd(lists);
+  showSources(lists);
+}
+
+function showOdd(lists) {
+  table($('unresolved'), [
+    { title: 'Destination', kind: 'name', of: (row) => isolated(`${host(row.address)}:${row.port}/${row.protocol}` + (row.stated ? ` states ${row.stated}` : '')) },
+    { title: 'Client', kind: 'name wide', of: (row) => isolated(row.client) },
+    { title: 'Flows', kind: 'number', of: (row) => si(row.flows) },
+    { title: 'First', kind: 'time', of: (row) => timeOf(row.first_ns) },
+    { title: '', kind: 'actions', of: (row) => actions(serverQuery(row), `${row.address} port ${row.port}`) },
+  ], lists.unresolved, 'None.');
+  table($('conflicts'), [
+    { title: 'States', kind: 'name', of: (row) => isolated(row.stated) },
+    { title: 'Looked up', kind: 'name', of: (row) => isolated(row.looked_up) },
+    { title: 'Client', kind: 'name wide', of: (row) => isolated(row.client) },
+    { title: 'Flows', kind: 'number', of: (row) => si(row.flows) },
+    { title: '', kind: 'actions', of: (row) => actions(serverQuery(row, row.client), `${row.stated}, looked up as ${row.looked_up}`) },
+  ], lists.conflicts, 'None.');
+}
+
+function showSources(lists) {
+  const rows = [
+    ...lists.sources.map(([word, flows]) => ({ word, flows, color: 'c0' })),
+    ...lists.reasons.map(([word, flows]) => ({ word: `no name: ${word}`, flows, color: 'c-other' })),
+  ];
+  const all = rows.reduce((sum, row) => sum + row.flows, 0);
+  rows.sort((one, other) => other.flows - one.flows);
+  table($('sources'), [
+    { title: 'Source or reason', kind: '', of: (row) => row.word },
+    { title: 'Flows', kind: 'number', of: (row) => si(row.flows) },
+    { title: 'Share', kind: 'number', of: (row) => `${(row.flows * 100 / all).toFixed(1)} %` },
+    { title: '', kind: 'bar-cell', of: (row) => shareBar(row.flows / all, row.color) },
+  ], rows, 'No flow has ended yet.');
+}
+
+// The store
+
+function showStore() {
+  const span = storeSpan();
+  const store = state.stats && state.stats.store;
+  if (!store) return;
+  say($('store-note'), `${si(store.packets)} packets, ${bytes(store.bytes)} in ${state.segments.length} ${state.segments.length === 1 ? 'segment' : 'segments'} of ${store.directory}. The picked time limits searches and downloads.`);
+  if (!span) return say($('picked'), 'No packet is stored yet.');
+  const picked = pickedSpan();
+  const [from, to] = picked || span;
+  $('timeline').replaceChildren(segmentBlocks(state.segments, widthOf($('timeline')), span[0], span[1], [from, to], pickTimes));
+  say($('picked'), picked ? `Picked: ${clock(from)} to ${clock(to)} (${duration((to - from) / 1000)})` : 'Picked: the whole store');
+  const inside = state.segments.filter(({ first_ns: first, last_ns: last }) => first !== null && first / 1e6 <= to && last / 1e6 >= from);
+  if ($('segments').contains(document.activeElement)) return;
+  $('segments').replaceChildren(...inside.slice(-12).map((segment) => {
+    const name = segment.path.split('/').pop();
+    const length = segment.is_closed ? undefined : segment.bytes;
+    const save = () => download(segment.path, name, length).catch((error) => noteOfSearch(error.message, true));
+    return make('li', {}, make('button', { type: 'button', onclick: save }, `${name} (${bytes(segment.bytes)})`));
+  }));
+}
+
+function pickTimes(fromMs, toMs) {
+  const [first, last] = storeSpan();
+  const part = (ms) => Math.min(1000, Math.max(0, (ms - first) * 1000 / Math.max(1, last - first)));
+  state.picked = [Math.floor(part(fromMs)), Math.ceil(part(toMs))];
+  [$('from').value, $('to').value] = state.picked;
+  showStore();
+}
+
+function pickBySliders() {
+  const [from, to] = [Number($('from').value), Number($('to').value)];
+  state.picked = [Math.min(from, to), Math.max(from, to)];
+  showStore();
+}
+
+// Asking the server
+
+/** Turns between two requests for the charts of a range. */
+const HISTORY_TURNS = { '1m': 1, '1h': 10 };
+
+let due = { lists: 0, history: 0, segments: 0 };
+let timer = null;
+
+/** What is due of everything, one request at a time; hidden pages ask for nothing. */
+async function turn() {
+  timer = null;
+  let pause = 1000;
+  if (document.hidden) return;
+  try {
+    state.stats = await json('/api/stats');
+    pause = Math.max(1000, state.stats.poll_ms);
+    $('token-form').hidden = true;
+    showStats(state.stats);
+    const now = Date.now();
+    if (now >= due.lists) {
+      state.lists = await json('/api/lists');
+      showLists(state.lists);
+      due.lists = now + 5 * pause;
+    }
+    if (now >= due.history) {
+      showHistory(await json(`/api/history/${state.range}`));
+      due.history = now + (HISTORY_TURNS[state.range] || 60) * pause;
+    }
+    if (state.stats.store && now >= due.segments) {
+      state.segments = await json('/segments');
+      due.segments = now + 10 * pause;
+      showStore();
+    }
+    say($('state'), 'Connected');
+    $('state').classList.remove('bad');
+  } catch (error) {
+    const isLocked = error.status === 401;
+    say($('state'), isLocked ? 'Locked' : 'No connection to larder; trying again');
+    $('state').classList.add('bad');
+    // The form begins again.
+    if (isLocked) return;
+    pause = 3000;
+  }
+  again(pause);
+}
+
+function again(pause) {
+  clearTimeout(timer);
+  timer = setTimeout(turn, pause);
+}
+
+function refresh() {
+  due = { lists: 0, history: 0, segments: 0 };
+  again(0);
+}
+
+// Hands
+
+function showTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  say($('theme'), theme === 'dark' ? 'Light' : 'Dark');
+  $('theme').setAttribute('aria-label', theme === 'dark' ? 'Light colors' : 'Dark colors');
+}
+
+function followSystem() {
+  const dark = matchMedia('(prefers-color-scheme: dark)');
+  const show = () => showTheme(remembered('larder-theme') || (dark.matches ? 'dark' : 'light'));
+  dark.addEventListener('change', show);
+  show();
+}
+
+/** Arrows move between the rows of a table; / goes to the search, Escape closes the flows. */
+function keys(event) {
+  const isTyping = ['INPUT', 'SELECT', 'TEXTAREA'].includes(event.target.tagName);
+  if (event.key === '/' && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    event.preventDefault();
+    $('query').focus();
+  } else if (event.key === 'Escape' && !$('results').hidden) {
+    closeResults();
+  } else if ((event.key === 'ArrowDown' || event.key === 'ArrowUp') && !isTyping) {
+    const row = event.target.closest('tbody tr');
+    const next = row && (event.key === 'ArrowDown' ? row.nextElementSibling : row.previousElementSibling);
+    if (!next) return;
+    const at = [...row.querySelectorAll('button')].indexOf(event.target);
+    const button = next.querySelectorAll('button')[at];
+    if (!button) return;
+    event.preventDefault();
+    button.focus();
+  }
+}
+
+function closeResults() {
+  $('results').hidden = true;
+  state.query = '';
+  history.replaceState(null, '', location.pathname);
+  $('query').focus();
+}
+
+$('search').addEventListener('submit', (event) => {
+  event.preventDefault();
+  const query = $('query').value.trim();
+  if (query) openFlows(query);
+});
+$('query-packets').addEventListener('click', () => {
+  const query = $('query').value.trim();
+  if (query) savePackets(query);
+  else noteOfSearch('Enter a search first.', true);
+});
+$('results-packets').addEventListener('click', () => savePackets(state.query));
+$('results-close').addEventListener('click', closeResults);
+$('token-form').addEventListener('submit', (event) => {
+  event.preventDefault();
+  token = $('token').value.trim();
+  $('token').value = '';
+  remember('larder-token', token);
+  refresh();
+});
+$('ranges').addEventListener('click', (event) => {
+  const range = event.target.dataset.range;
+  if (!range) return;
+  state.range = range;
+  $('ranges').querySelectorAll('button').forEach((button) => button.setAttribute('aria-pressed', String(button === event.target)));
+  due.history = 0;
+  again(0);
+});
+$('names-sort').addEventListener('change', () => state.lists && showLists(state.lists));
+$('from').addEventListener('input', pickBySliders);
+$('to').addEventListener('input', pickBySliders);
+$('whole').addEventListener('click', () => {
+  state.picked = [0, 1000];
+  [$('from').value, $('to').value] = state.picked;
+  showStore();
+});
+$('theme').addEventListener('click', () => {
+  const theme = document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark';
+  remember('larder-theme', theme);
+  showTheme(theme);
+});
+document.addEventListener('keydown', keys);
+document.addEventListener('visibilitychange', () => { if (!document.hidden) refresh(); });
+window.addEventListener('hashchange', followHash);
+followSystem();
+turn().then(followHash);

@@ -1,0 +1,412 @@
+#!/usr/bin/env python3
+"""Uses the page of `larder annotate --ui` in Chromium, as a person does: clicks, keys, downloads.
+
+    drive.py FOLDER URL LOCKED_URL TOKEN [--axe FILE] [--pictures FOLDER]
+
+URL is a larder with the recording of the test; LOCKED_URL one that wants TOKEN. FOLDER gets the browser's
+profile and what it downloads. With --axe the rules of axe-core are checked, with --pictures the page is drawn
+light, dark and narrow.
+
+Chromium is controlled over the pipe of its DevTools protocol. A larder without `/find` gets a stand-in for it:
+the browser's requests are answered here, with packets of the first segment.
+
+Needs Python 3 (standard library only), Chromium and tshark. Ends with status 1 and a message at the first
+thing that is not as it should be.
+"""
+
+import argparse
+import base64
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+PATIENCE_S = 60
+SIZES = {"wide": (1280, 900), "middle": (800, 900), "narrow": (360, 740)}
+NAME = "www.shop.example"
+FLOW = "192.0.2.10:50001-203.0.113.10:9000/tcp"
+MARKUP = "<script>window.harmed=1</script>.example"
+TERMINAL = "\\x1b[31mred.example"
+TURNED = "\\xe2\\x80\\xaegnp.example"
+
+
+def fail(text):
+    sys.exit(f"drive.py: {text}")
+
+
+def check(is_so, text):
+    if not is_so:
+        fail(text)
+
+
+class Browser:
+    """Chromium, and one page in it."""
+
+    def __init__(self, folder):
+        commands, responses = os.pipe(), os.pipe()
+        self.errors, self.finds, self.answer_find = [], [], None
+        self.number, self.events, self.results, self.buffer, self.session = 0, [], {}, b"", None
+        self.downloads = folder / "downloads"
+        self.downloads.mkdir()
+
+        def ends():
+            # Its ends of the pipes are 3 and 4; they may have those numbers here, crosswise.
+            to, out = os.dup(commands[0]), os.dup(responses[1])
+            to, out = (os.dup(fd) for fd in (to, out)) if {to, out} & {3, 4} else (to, out)
+            os.dup2(to, 3)
+            os.dup2(out, 4)
+
+        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
+        flags += ["--no-first-run", "--disable-background-networking", "--disable-component-update"]
+        flags += ["--remote-debugging-pipe", f"--user-data-dir={folder / 'profile'}", "about:blank"]
+        log = (folder / "chromium.log").open("wb")
+        self.process = subprocess.Popen(
+            ["chromium", *flags], preexec_fn=ends, pass_fds=(3, 4), stdout=log, stderr=log
+        )
+        os.close(commands[0])
+        os.close(responses[1])
+        self.commands, self.responses = commands[1], responses[0]
+        os.set_blocking(self.responses, False)
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self.send(f"{domain}.enable")
+        self.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(self.downloads))
+
+    def send(self, method, **params):
+        """Sends a command, and returns its result."""
+        self.number += 1
+        number = self.number
+        message = {"id": number, "method": method, "params": params}
+        if self.session:
+            message["sessionId"] = self.session
+        os.write(self.commands, json.dumps(message).encode() + b"\0")
+        begun = time.monotonic()
+        while number not in self.results:
+            check(time.monotonic() < begun + PATIENCE_S, f"{method}: no response from Chromium")
+            self.receive()
+        message = self.results.pop(number)
+        check("error" not in message, f"{method}: {message.get('error')}")
+        return message["result"]
+
+    def receive(self):
+        """Takes the messages that have arrived."""
+        try:
+            self.buffer += os.read(self.responses, 1 << 20)
+        except BlockingIOError:
+            time.sleep(0.01)
+        *whole, self.buffer = self.buffer.split(b"\0")
+        for message in map(json.loads, whole):
+            if "id" in message:
+                self.results[message["id"]] = message
+            else:
+                self.event(message)
+
+    def event(self, message):
+        method, params = message.get("method"), message.get("params", {})
+        if method == "Runtime.exceptionThrown":
+            self.errors.append(params["exceptionDetails"])
+        elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
+            self.errors.append(params["args"])
+        elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+            self.errors.append(params["entry"])
+        elif method == "Fetch.requestPaused":
+            self.events.append(params)
+
+    def serve(self):
+        """Answers requests of the page for /find."""
+        self.receive()
+        while self.events:
+            params = self.events.pop()
+            query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(params["request"]["url"]).query))
+            self.finds.append(query)
+            status, kind, body = self.answer_find(query)
+            self.send(
+                "Fetch.fulfillRequest",
+                requestId=params["requestId"],
+                responseCode=status,
+                responseHeaders=[{"name": "Content-Type", "value": kind}],
+                body=base64.b64encode(body).decode(),
+            )
+
+    def run(self, script):
+        """The value of a script, or of its promise."""
+        result = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        check("exceptionDetails" not in result, f"{script}: {result.get('exceptionDetails')}")
+        return result["result"].get("value")
+
+    def wait(self, script, what):
+        """Waits until a script gives a true value, and returns it."""
+        begun = time.monotonic()
+        while time.monotonic() < begun + PATIENCE_S:
+            self.serve()
+            # An element has no value outside of the page.
+            value = self.run(f"((value) => (value instanceof Node ? true : value))({script})")
+            if value:
+                return value
+            time.sleep(0.05)
+        fail(f"never: {what}; {self.run('document.body.innerText')[:3000]}")
+
+    def open(self, url):
+        self.send("Page.navigate", url=url)
+        self.wait("document.readyState === 'complete'", "the page is loaded")
+
+    def click(self, script):
+        """Clicks the element that a script gives, with the mouse."""
+        self.wait(f"Boolean({script})", f"{script} exists")
+        place = self.run(
+            f"(() => {{ const e = {script}; e.scrollIntoView({{block: 'center'}});"
+            " const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            mouse = dict(type=kind, x=place[0], y=place[1], button="left", clickCount=1)
+            self.send("Input.dispatchMouseEvent", **mouse)
+
+    def key(self, key, code=None, text=None):
+        names = {"Enter": 13, "Escape": 27, "ArrowDown": 40, "ArrowUp": 38, "ArrowRight": 39, "/": 191}
+        params = dict(key=key, code=code or key, windowsVirtualKeyCode=names.get(key, 0))
+        if text:
+            params["text"] = text
+        self.send("Input.dispatchKeyEvent", type="keyDown", **params)
+        self.send("Input.dispatchKeyEvent", type="keyUp", **{**params, "text": ""})
+
+    def size(self, name):
+        width, height = SIZES[name]
+        metrics = dict(width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.send("Emulation.setDeviceMetricsOverride", **metrics)
+
+    def theme(self, theme):
+        features = [{"name": "prefers-color-scheme", "value": theme}]
+        self.send("Emulation.setEmulatedMedia", features=features)
+        self.wait(f"document.documentElement.dataset.theme === '{theme}'", f"the colors are {theme}")
+
+    def downloaded(self):
+        """The next file that is complete; it is moved away."""
+        begun = time.monotonic()
+        while time.monotonic() < begun + PATIENCE_S:
+            self.serve()
+            for path in self.downloads.iterdir():
+                if path.suffix == ".pcapng":
+                    moved = path.with_name(f"{len(self.finds)}-{time.monotonic_ns()}.taken")
+                    return path.rename(moved)
+            time.sleep(0.05)
+        fail("nothing was downloaded")
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def row_of(table, text):
+    """The script that gives the row of a table with a text."""
+    return f"[...document.querySelectorAll('#{table} tbody tr')].find((row) => row.textContent.includes({json.dumps(text)}))"
+
+
+def button(table, text, title):
+    return f"[...({row_of(table, text)} || document.body).querySelectorAll('td button')].find((b) => b.textContent === '{title}')"
+
+
+def packets(path):
+    """How many packets tshark finds in a file."""
+    run = subprocess.run(["tshark", "-n", "-r", path], capture_output=True, text=True, check=False)
+    check(run.returncode == 0, f"tshark: {run.stderr}")
+    return len(run.stdout.splitlines())
+
+
+def stand_in(url):
+    """Answers for a larder without /find; None if it has one."""
+    try:
+        with urllib.request.urlopen(f"{url}find?q={NAME}&format=counts"):
+            return None
+    except urllib.error.HTTPError as error:
+        check(error.code == 404, f"/find: status {error.code}")
+    with urllib.request.urlopen(f"{url}segments") as response:
+        length = json.load(response)[0]["bytes"]
+    with urllib.request.urlopen(f"{url}segments/00000000.pcapng", timeout=PATIENCE_S) as response:
+        # The segment grows, so that its end does not come.
+        segment = response.read(length)
+    flow = {"flow": FLOW, "packets": 13, "bytes": 915, "names": [NAME, MARKUP]}
+    flow |= {"first": "2026-11-21T21:37:11.120852849Z", "last": "2026-11-21T21:37:11.200000000Z"}
+
+    def answer(query):
+        if query["q"].startswith("("):
+            wrong = {"error": "a parenthesis is not closed", "column": 1, "expected": ")"}
+            return 400, "application/json", json.dumps(wrong).encode()
+        if query["format"] == "pcapng":
+            return 200, "application/x-pcapng", segment
+        return 200, "application/jsonl", (json.dumps(flow) + "\n").encode()
+
+    return answer
+
+
+def searches(browser):
+    """A row leads to its flows and its packets; a wrong search is reported; times limit a search."""
+    browser.click(button("names", NAME, "Flows"))
+    browser.wait(row_of("flows", NAME) + " !== undefined", "the flows of a name are shown")
+    check(browser.run("document.activeElement.id") == "results-title", "the flows have the focus")
+    check(NAME in urllib.parse.unquote(browser.run("location.hash")), "the search is in the address")
+    browser.click(button("flows", NAME, "Packets"))
+    check(packets(browser.downloaded()) > 0, "a flow has no packets")
+    browser.click(button("unresolved", "198.51.100.66", "Packets"))
+    check(packets(browser.downloaded()) > 0, "a row has no packets")
+    browser.key("Escape")
+    browser.wait("document.getElementById('results').hidden", "Escape closes the flows")
+    browser.run("document.activeElement.blur()")
+    browser.key("/", "Slash", "/")
+    check(browser.run("document.activeElement.id") == "query", "/ leads to the search")
+    check(browser.run("document.getElementById('query').value") == NAME, "/ is no part of the search")
+    browser.run("document.getElementById('query').value = ''")
+    browser.send("Input.insertText", text="*.shop.example")
+    browser.key("Enter", text="\r")
+    browser.wait("document.getElementById('results-note').textContent.includes('flow')", "a search by keys")
+    browser.run("document.getElementById('query').value = ''; document.getElementById('query').focus()")
+    browser.send("Input.insertText", text="(a")
+    browser.key("Enter", text="\r")
+    note = browser.wait(
+        "document.getElementById('query-note').className === 'error' && document.getElementById('query-note').textContent",
+        "a wrong search is reported",
+    )
+    check("(a" in note and "^" in note, f"the place is not shown: {note}")
+    browser.click("document.getElementById('from')")
+    browser.run("document.getElementById('from').focus()")
+    browser.key("ArrowRight")
+    browser.wait("document.getElementById('picked').textContent.includes(' to ')", "a time is picked")
+    browser.click(button("names", NAME, "Flows"))
+    browser.wait("document.getElementById('results-note').textContent.includes('flow')", "a search in a time")
+    if browser.answer_find:
+        check({"from", "to"} <= set(browser.finds[-1]), f"no times: {browser.finds[-1]}")
+        check(browser.finds[0]["q"] == NAME and browser.finds[1]["q"] == FLOW, f"{browser.finds[:2]}")
+    browser.click("document.getElementById('whole')")
+    browser.click("document.getElementById('results-close')")
+    browser.click("document.querySelector('#segments button')")
+
+
+def names_are_text(browser):
+    """Names of packets are text: no element comes from them, and no mark turns the line around."""
+    for name in (MARKUP, TERMINAL, TURNED):
+        browser.wait(row_of("new", name) + " !== undefined", f"{name} is shown as text")
+    for place in ("main script", "main img", "main style", "main a[href^='javascript']"):
+        check(browser.run(f"document.querySelectorAll(\"{place}\").length") == 0, f"{place} is there")
+    check(browser.run("window.harmed === undefined"), "a name was run")
+    text = browser.run("document.body.textContent")
+    odd = [letter for letter in text if ord(letter) in (*range(0x0E, 0x20), *range(0x202A, 0x202F), *range(0x2066, 0x206A))]
+    check(not odd, f"control characters: {odd}")
+
+
+def keys_move(browser):
+    """Arrows move between rows."""
+    first = "document.querySelector('#names tbody tr').querySelector('button')"
+    browser.run(f"{first}.focus()")
+    browser.key("ArrowDown")
+    check(browser.run("document.activeElement.closest('tr').rowIndex") == 2, "down: the second row")
+    browser.key("ArrowUp")
+    check(browser.run("document.activeElement.closest('tr').rowIndex") == 1, "up: the first row")
+    browser.run("document.activeElement.blur()")
+
+
+def looks(browser, axe, pictures):
+    """No part is wider than the window; axe-core finds nothing serious; pictures."""
+    for theme in ("light", "dark"):
+        browser.theme(theme)
+        for size in SIZES:
+            browser.size(size)
+            # The charts are drawn in the new width.
+            browser.run("window.scrollTo(0, 0)")
+            browser.wait(
+                "document.documentElement.scrollWidth <= window.innerWidth", f"the page fits {size}"
+            )
+            if axe and size != "middle":
+                found = browser.run(
+                    f"{axe}\n;axe.run().then(({{violations}}) => violations.filter(({{impact}}) =>"
+                    " ['serious', 'critical'].includes(impact)).map(({id, nodes}) => `${id}: ${nodes[0].html}`))"
+                )
+                check(not found, f"axe-core, {theme}, {size}: {found}")
+            if pictures and ((size, theme) in (("wide", "light"), ("wide", "dark"), ("narrow", "light"))):
+                draw(browser, pictures, theme if size == "wide" else "narrow")
+    browser.size("wide")
+
+
+def draw(browser, folder, name):
+    """A picture of the page."""
+    time.sleep(2)
+    shot = browser.send("Page.captureScreenshot", format="png", captureBeyondViewport=False)
+    (folder / f"page-{name}.png").write_bytes(base64.b64decode(shot["data"]))
+
+
+def charts_are_drawn(browser):
+    for range_name in ("1m", "24h", "30d", "1h"):
+        browser.click(f"document.querySelector('[data-range=\"{range_name}\"]')")
+        browser.wait(
+            f"document.querySelector('[data-range=\"{range_name}\"]').getAttribute('aria-pressed') === 'true'"
+            " && document.querySelectorAll('#charts svg').length === 6 && document.querySelector('#traffic svg')",
+            f"charts of {range_name}",
+        )
+
+
+def policy_holds(browser):
+    """A script that is added to the page does not run."""
+    script = "const s = document.createElement('script'); s.textContent = 'window.harmed = 1'; document.body.append(s); s.remove()"
+    browser.run(f"(() => {{ {script} }})()")
+    browser.run("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.harmed = 2\">')")
+    time.sleep(0.2)
+    check(browser.run("window.harmed === undefined"), "the policy lets added scripts run")
+
+
+def token_is_asked(browser, url, token):
+    """A larder with a token shows nothing before it has it."""
+    browser.open(url)
+    browser.wait("!document.getElementById('token-form').hidden", "the page asks for the token")
+    check(browser.run("document.querySelectorAll('#names tr').length") == 0, "rows without a token")
+    for text, shown in (("wrong", "document.getElementById('token-note').textContent.includes('wrong')"),
+                        (token, row_of("names", NAME) + " !== undefined")):
+        browser.run("document.getElementById('token').focus()")
+        browser.send("Input.insertText", text=text)
+        browser.key("Enter", text="\r")
+        browser.wait(shown, f"after the token {text}: {shown}")
+    browser.wait("document.getElementById('token-form').hidden", "the form is hidden")
+    browser.click("document.querySelector('#segments button')")
+    check(packets(browser.downloaded()) > 0, "a segment has no packets")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("folder", "url", "locked", "token"):
+        parser.add_argument(name)
+    parser.add_argument("--axe", type=pathlib.Path)
+    parser.add_argument("--pictures", type=pathlib.Path)
+    options = parser.parse_args()
+    folder = pathlib.Path(options.folder)
+    browser = Browser(folder)
+    try:
+        browser.answer_find = stand_in(options.url)
+        if browser.answer_find:
+            browser.send("Fetch.enable", patterns=[{"urlPattern": "*/find?*"}])
+        browser.size("wide")
+        browser.open(options.url)
+        browser.wait(row_of("names", NAME) + " !== undefined", "names are listed")
+        browser.wait("document.querySelector('#legend li')", "traffic has names")
+        browser.wait(row_of("conflicts", "www.bank.example") + " !== undefined", "a conflict is listed")
+        names_are_text(browser)
+        charts_are_drawn(browser)
+        axe = options.axe.read_text() if options.axe else None
+        looks(browser, axe, options.pictures)
+        searches(browser)
+        keys_move(browser)
+        check(packets(browser.downloaded()) > 0, "a segment has no packets")
+        # A wrong search is status 400, which Chromium logs as an error.
+        errors = [error for error in browser.errors if "400" not in json.dumps(error)]
+        check(not errors, f"errors in the console: {errors}")
+        policy_holds(browser)
+        token_is_asked(browser, options.locked, options.token)
+    finally:
+        browser.end()
+    print("the page works")
+
+
+if __name__ == "__main__":
+    main()
