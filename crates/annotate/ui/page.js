@@ -1,6 +1,6 @@
 // The page: asks the server for numbers and lists, and for flows and packets of a search.
 
-const state = { stats: null, lists: null, segments: [], range: '1h', picked: [0, 1000], query: '' };
+const state = { stats: null, lists: null, history: null, segments: [], range: '1h', picked: [0, 1000], query: '' };
 
 // Searches
 
@@ -144,7 +144,7 @@ function showStats(stats) {
     ['Dropped', si(stats.dropped), `${si(stats.kernel_dropped)} by the kernel`, stats.dropped > 0],
     ['Store', store ? bytes(store.bytes) : 'off', store ? `of ${bytes(store.budget_bytes)}` : 'start with --store'],
     ['Retention', span ? duration((span[1] - span[0]) / 1000) : '-', span ? `since ${clock(span[0])}` : ''],
-    ['Log delay', `${si(stats.delay_ms)} ms`, '', stats.delay_ms > 10000],
+    ['Log delay', stats.delay_ms < 1000 ? `${stats.delay_ms} ms` : `${(stats.delay_ms / 1000).toFixed(1)} s`, '', stats.delay_ms > 10000],
   ];
   if (stats.records_lost) figures.push(['Records lost', si(stats.records_lost), 'not written to logs', true]);
   if (stats.notes_lost) figures.push(['Not in lists', si(stats.notes_lost), 'records, at overload', true]);
@@ -187,13 +187,16 @@ function showHistory(history) {
 
 // Lists
 
-const isNew = (row) => (row.is_new ? [' ', make('span', { class: 'mark' }, 'new')] : []);
+/** The day of the first record: all names are new. */
+const isFirstDay = (lists) => Math.floor(lists.begun_s / 86400) === Math.floor(lists.now_s / 86400);
+
+const newMark = (row) => (row.is_new && !isFirstDay(state.lists) ? [' ', make('span', { class: 'mark' }, 'new')] : []);
 
 function showLists(lists) {
   const sort = $('names-sort').value;
   const names = [...lists.names].sort((one, other) => Number(other[sort]) - Number(one[sort]) || other.bytes - one.bytes);
   table($('names'), [
-    { title: 'Name', kind: 'name', of: (row) => [isolated(row.name), ...isNew(row)] },
+    { title: 'Name', kind: 'name', of: (row) => [isolated(row.name), ...newMark(row)] },
     { title: 'Bytes', kind: 'number', of: (row) => bytes(row.bytes) },
     { title: 'Flows', kind: 'number', of: (row) => si(row.flows) },
     { title: 'Clients', kind: 'number wide', of: (row) => `${row.clients}${row.has_more_clients ? '+' : ''}` },
@@ -201,13 +204,12 @@ function showLists(lists) {
     { title: '', kind: 'actions', of: (row) => actions(nameQuery(row.name), row.name) },
   ], names, 'No flow with a name has ended yet.');
   table($('clients'), [
-    { title: 'Client', kind: 'name', of: (row) => [isolated(row.name ? `${row.address} ${row.name}` : row.address), ...isNew(row)] },
+    { title: 'Client', kind: 'name', of: (row) => [isolated(row.name ? `${row.address} ${row.name}` : row.address), ...newMark(row)] },
     { title: 'Bytes', kind: 'number', of: (row) => bytes(row.bytes) },
     { title: 'Flows', kind: 'number', of: (row) => si(row.flows) },
     { title: '', kind: 'actions', of: (row) => actions(row.address, row.address) },
   ], lists.clients, 'No flow has ended yet.');
-  const isFirstDay = Math.floor(lists.begun_s / 86400) === Math.floor(lists.now_s / 86400);
-  say($('new-note'), isFirstDay ? `larder knows names since ${clock(lists.begun_s * 1000)}, so every name is new today.` : `${lists.new_names_all} names`);
+  say($('new-note'), isFirstDay(lists) ? `larder knows names since ${clock(lists.begun_s * 1000)}, so every name is new today.` : `${lists.new_names_all} names`);
   table($('new'), [
     { title: 'Name', kind: 'name', of: (row) => isolated(row.name) },
     { title: 'First', kind: 'time', of: (row) => timeOf(row.first_ns) },
@@ -311,7 +313,8 @@ async function turn() {
       due.lists = now + 5 * pause;
     }
     if (now >= due.history) {
-      showHistory(await json(`/api/history/${state.range}`));
+      state.history = await json(`/api/history/${state.range}`);
+      showHistory(state.history);
       due.history = now + (HISTORY_TURNS[state.range] || 60) * pause;
     }
     if (state.stats.store && now >= due.segments) {
@@ -427,5 +430,10 @@ $('theme').addEventListener('click', () => {
 document.addEventListener('keydown', keys);
 document.addEventListener('visibilitychange', () => { if (!document.hidden) refresh(); });
 window.addEventListener('hashchange', followHash);
+// Charts have the width of the window.
+window.addEventListener('resize', () => {
+  if (state.history) showHistory(state.history);
+  showStore();
+});
 followSystem();
 turn().then(followHash);

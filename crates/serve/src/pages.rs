@@ -99,7 +99,7 @@ fn source_of(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The policy has the hashes of the embedded texts (from `openssl dgst -sha256 -binary | base64`),
+    /// Invariant 1: the policy has the hashes of the embedded texts (from `openssl dgst -sha256 -binary | base64`),
     /// and allows nothing else of scripts and styles.
     #[test]
     fn only_the_embedded_text_runs() {

@@ -241,8 +241,11 @@ impl History {
             let at = (minute * 60 / step_s + points as u64).checked_sub(end)? as usize;
             (at < points).then_some(at)
         };
-        let rows =
-            || self.traffic.iter().filter_map(|(minute, traffic)| Some((place(*minute)?, traffic)));
+        let current = self.minute.map(|(minute, _)| (minute, self.current_traffic()));
+        let rows = || {
+            let minutes = self.traffic.iter().chain(&current);
+            minutes.filter_map(|(minute, traffic)| Some((place(*minute)?, traffic)))
+        };
         let mut totals: HashMap<&str, u64> = HashMap::new();
         for (name, bytes) in rows().flat_map(|(_, traffic)| &traffic.names) {
             let total = totals.entry(name).or_default();

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Clients of which there are many wait longer, so that their requests together stay few; a text is
+/// Invariant 2: clients of which there are many wait longer, so that their requests together stay few; a text is
 /// made once for all of them.
 #[test]
 fn many_clients_come_less_often() {

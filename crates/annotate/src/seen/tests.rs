@@ -97,7 +97,8 @@ fn names_are_new_for_a_day() {
     assert_eq!(seen.known.first_day(b"new.example"), Some(10));
 }
 
-/// Rows leave the window with their slice; a clock that was set back adds to the latest slice.
+/// Invariant 2: rows leave the window with their slice, by the time that is passed. A clock that was
+/// set back adds to the latest slice.
 #[test]
 fn windows_move() {
     let mut names = Recent::new(600, 6, 10);

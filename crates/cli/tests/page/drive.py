@@ -333,9 +333,13 @@ def looks(browser, axe, pictures):
 
 def draw(browser, folder, name):
     """A picture of the page."""
-    time.sleep(2)
+    width, _ = SIZES["narrow" if name == "narrow" else "wide"]
+    tall = dict(width=width, height=1500, deviceScaleFactor=1, mobile=False)
+    browser.send("Emulation.setDeviceMetricsOverride", **tall)
+    time.sleep(1)
     shot = browser.send("Page.captureScreenshot", format="png", captureBeyondViewport=False)
     (folder / f"page-{name}.png").write_bytes(base64.b64decode(shot["data"]))
+    browser.size("narrow" if name == "narrow" else "wide")
 
 
 def charts_are_drawn(browser):
