@@ -31,9 +31,9 @@ function pickedSpan() {
   return [Math.floor(at(from)), Math.ceil(at(to)) + 1];
 }
 
-function findPath(query, format, limit) {
+function findPath(query, format, flows) {
   const fields = new URLSearchParams({ q: query, format });
-  if (limit) fields.set('limit', limit);
+  if (flows) fields.set('flows', flows);
   const span = pickedSpan();
   if (span) {
     fields.set('from', new Date(span[0]).toISOString());

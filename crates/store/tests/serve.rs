@@ -308,6 +308,7 @@ fn a_search_has_a_url() {
         r#""names":["<b>\"\u001Bé.example"]"#
     );
     assert_eq!(flows.lines().count(), 2, "{flows}");
+    assert_eq!(text("q=10.0.0.1&format=flows&flows=1").lines().count(), 1);
     assert_eq!(flows.lines().next(), Some(&web[..]));
     let csv = text("q=10.0.0.1&format=csv");
     assert!(csv.starts_with("flow,packets,bytes,first,last,names\r\n"), "{csv}");

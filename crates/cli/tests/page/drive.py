@@ -190,8 +190,12 @@ class Browser:
         begun = time.monotonic()
         while time.monotonic() < begun + PATIENCE_S:
             self.serve()
-            for path in self.downloads.iterdir():
-                if path.suffix == ".pcapng":
+            paths = list(self.downloads.iterdir())
+            # Chromium reserves the name by an empty file, and writes to another one.
+            if any(path.suffix == ".crdownload" for path in paths):
+                paths = []
+            for path in paths:
+                if path.suffix == ".pcapng" and path.stat().st_size > 0:
                     moved = path.with_name(f"{len(self.finds)}-{time.monotonic_ns()}.taken")
                     return path.rename(moved)
             time.sleep(0.05)

@@ -5,6 +5,7 @@
 //! format       pcapng | flows | csv | counts                  pcapng
 //! from, to     times, as in a query                           all packets
 //! limit        packets, at most                               all
+//! flows        flows, at most: those with the most bytes      all
 //! candidates, lookups    1: also flows with the name in these roles
 //! now          the time from which `-15m` counts, ns since 1970
 //! ```
@@ -87,6 +88,7 @@ pub struct Wanted {
     pub query: Query,
     pub options: FindOptions,
     pub limit: u64,
+    pub flows: usize,
     pub format: Format,
 }
 
@@ -134,8 +136,8 @@ impl Wanted {
                 .rfind(|(name, value)| name == wanted && !value.is_empty())
                 .map(|pair| &*pair.1)
         };
-        const KNOWN: [&str; 8] =
-            ["q", "format", "from", "to", "limit", "candidates", "lookups", "now"];
+        const KNOWN: [&str; 9] =
+            ["q", "format", "from", "to", "limit", "flows", "candidates", "lookups", "now"];
         if let Some((name, _)) = pairs.iter().find(|(name, _)| !KNOWN.contains(&&**name)) {
             return Err(Wrong::value("a parameter", name, &KNOWN.join(", ")));
         }
@@ -170,6 +172,7 @@ impl Wanted {
             Some(_) => return Err(wrong("format", "pcapng, flows, csv or counts")),
         };
         let limit = number("limit").ok_or_else(|| wrong("limit", "a number of packets"))?;
+        let flows = number("flows").ok_or_else(|| wrong("flows", "a number of flows"))?;
         let query = Query::read(value("q").unwrap_or_default(), now_ns);
         Ok(Wanted {
             query: query.map_err(|error| Wrong::query(&error))?,
@@ -180,6 +183,7 @@ impl Wanted {
                 lookups: switch("lookups")?,
             },
             limit: limit.unwrap_or(u64::MAX),
+            flows: flows.map_or(usize::MAX, |flows| usize::try_from(flows).unwrap_or(usize::MAX)),
             format,
         })
     }
@@ -276,7 +280,7 @@ fn run(
             0 => Summary::default(),
             _ => finder.find(&wanted.query, wanted.options, &mut visit).map_err(failed)?,
         };
-        return send_flows(&flows, &finder, wanted.format, &summary, send).map_err(failed)?;
+        return send_flows(&flows, &finder, &wanted, &summary, send).map_err(failed)?;
     }
     let (mut writer, mut part) = (Writer::default(), Vec::new());
     writer.begin(&mut part);
@@ -308,11 +312,11 @@ fn run(
 fn send_flows(
     flows: &FoundFlows,
     finder: &Finder,
-    format: Format,
+    wanted: &Wanted,
     summary: &Summary,
     mut send: impl FnMut(Vec<u8>) -> Result<(), Ended>,
 ) -> Result<Result<(), Ended>, StoreError> {
-    let mut part = Vec::new();
+    let (mut part, format) = (Vec::new(), wanted.format);
     match format {
         Format::Counts | Format::Pcapng => {
             flows.all().write_counts(flows.flows() as u64, &mut part)
@@ -321,7 +325,7 @@ fn send_flows(
             if format == Format::Csv {
                 part.extend_from_slice(CSV_HEADER.as_bytes());
             }
-            for row in flows.rows(Some(finder))? {
+            for row in flows.rows(Some(finder))?.iter().take(wanted.flows) {
                 match format {
                     Format::Csv => row.write_csv(&mut part),
                     _ => row.write_json(&mut part),
