@@ -324,7 +324,9 @@ impl Services {
             _ => None,
         };
         if let Some(server) = &server {
-            options.log.of("store").info("listening").text("address", server.place());
+            for place in server.places() {
+                options.log.of("store").info("listening").text("address", place);
+            }
         }
         let (mut control, mut page) = (None, None);
         let budget_bytes = options.store.as_ref().map(|store| store.budget_bytes);

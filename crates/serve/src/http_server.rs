@@ -11,6 +11,7 @@
 //! [`Mode::OneRequest`] closes after one response; request and response may each last
 //! [`Limits::stall_ms`] in all. [`Mode::KeepAlive`] serves any number of requests, in their order.
 //! It closes a client that sends and receives nothing for that time, or that ends its side.
+//! [`Mode::Push`] is no HTTP: the body of [`Respond::greet`] begins when a client has connected, without headers.
 //!
 //! Invariants
 //! 1. The server reads the next request after it has sent the response before it completely (test
@@ -80,6 +81,9 @@ pub enum Mode {
     /// As the client wishes. [`Limits::stall_ms`] begins again with each byte. A request with
     /// content is refused, because the content would be read as the next request.
     KeepAlive,
+    /// No requests: each client gets the body of [`Respond::greet`] until it ends. The server drops bytes
+    /// that the client sends, and continues if the client ends its side: it may still receive.
+    Push,
 }
 
 /// Decides the responses of a server, and makes their bodies.
@@ -93,6 +97,11 @@ pub trait Respond {
     /// The response to bytes that are no valid request, with this status: 400, 405 or 431. The
     /// connection is closed afterwards.
     fn refuse(&mut self, status: u16) -> Response<Self::Body>;
+
+    /// The first bytes for a client of [`Mode::Push`], and its body; `None` closes the connection.
+    fn greet(&mut self) -> Option<(Vec<u8>, Self::Body)> {
+        None
+    }
 
     /// The next piece of a body, at most `bytes_max` bytes, after all earlier ones were sent.
     fn next(&mut self, body: &mut Self::Body, bytes_max: u64) -> Piece;
@@ -251,10 +260,17 @@ impl<B> HttpServer<B> {
                 continue;
             }
             respond.count(Change::Accepted);
-            let client = Some(Client::new(socket, local, now_ms + self.limits.stall_ms));
+            let mut client = Client::new(socket, local, now_ms + self.limits.stall_ms);
+            let is_pushed = self.mode == Mode::Push;
+            if is_pushed && !client.greet(respond) {
+                continue;
+            }
             match self.clients.get_mut(slot) {
-                Some(place) => *place = client,
-                None => self.clients.push(client),
+                Some(place) => *place = Some(client),
+                None => self.clients.push(Some(client)),
+            }
+            if is_pushed {
+                self.turn(slot, poller, now_ms, respond);
             }
         }
     }

@@ -121,6 +121,11 @@ impl Catalog {
         self.lock().last_key_value().map(|(_, segment)| segment.clone())
     }
 
+    /// The oldest one.
+    pub(crate) fn first(&self) -> Option<Segment> {
+        self.lock().first_key_value().map(|(_, segment)| segment.clone())
+    }
+
     /// The next one after `number`.
     pub fn after(&self, number: u64) -> Option<Segment> {
         self.lock().range(number + 1..).next().map(|(_, segment)| segment.clone())

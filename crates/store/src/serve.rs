@@ -12,6 +12,11 @@
 //! Clients get compressed segments as they were before: the server decodes a frame when a client has room
 //! for it.
 //!
+//! [`Options::push`] is a second listener in the same event loop, for PCAP-over-IP: a client requests nothing, and
+//! gets the stream of `/live.pcapng` as it is, without HTTP. It has no token, so an address of it is a decision of
+//! the operator. What is below about `/live.pcapng` applies to it, too. A client that connects before there is a
+//! segment gets the first one from its beginning.
+//!
 //! A client of a growing segment has a reader of its object. It leases published bytes and sends them from
 //! there, without a copy, as the disk writer and all other clients do. A client that has sent all waits for
 //! the writer to publish. A client that does not read never blocks the writer: when a segment is closed and
@@ -77,6 +82,8 @@ const LOOK_MS: u64 = 1_000;
 const WAKE: u64 = 0;
 /// Tokens of the listener and its clients.
 const HTTP: u64 = 1;
+/// The same for clients that request nothing.
+const PUSH: u64 = 1 << 32;
 const EVENTS_MAX: usize = 256;
 
 /// Clients at once, by default.
@@ -94,8 +101,10 @@ pub enum Listen {
 /// Options of the server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The address or socket.
-    pub listen: Listen,
+    /// The address or socket of the HTTP server; `None`: there is none.
+    pub listen: Option<Listen>,
+    /// The address at which each client gets all packets from then on, without a request and without a token.
+    pub push: Option<SocketAddr>,
     /// Names of hosts that requests may have, besides `localhost`, loopback addresses and the
     /// address of the server.
     pub hosts: Vec<String>,
@@ -110,17 +119,23 @@ pub struct Options {
 impl Options {
     /// Loopback names and the address itself, no token.
     pub fn new(listen: Listen) -> Options {
+        Options { listen: Some(listen), push: None, ..Options::pushing(None) }
+    }
+
+    /// No HTTP server.
+    pub fn pushing(push: Option<SocketAddr>) -> Options {
         let (hosts, token, access) = (Vec::new(), None, Access::PRIVATE);
-        Options { listen, hosts, token, access, clients_max: CLIENTS_MAX }
+        Options { listen: None, push, hosts, token, access, clients_max: CLIENTS_MAX }
     }
 }
 
 impl fmt::Debug for Options {
     /// Without the token, which is a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Options { listen, hosts, token, .. } = self;
+        let Options { listen, push, hosts, token, .. } = self;
         f.debug_struct("Options")
             .field("listen", listen)
+            .field("push", push)
             .field("hosts", hosts)
             .field("has_token", &token.is_some())
             .finish_non_exhaustive()
@@ -145,7 +160,8 @@ pub struct Counts {
 /// The server's thread. It ends when dropped, and its clients are closed.
 pub struct Server {
     address: Option<SocketAddr>,
-    place: String,
+    push_address: Option<SocketAddr>,
+    places: Vec<String>,
     counts: Arc<Counts>,
     wake: Arc<WakeOnce>,
     thread: Option<JoinHandle<()>>,
@@ -185,12 +201,16 @@ impl Server {
         catalog: Arc<Catalog>,
         pages: Option<Arc<dyn Pages>>,
     ) -> io::Result<Server> {
-        let listener = listen(options)?;
-        let address = listener.address().ok();
-        let place = match &options.listen {
+        let listener = options.listen.as_ref().map(|listen| open(listen, options)).transpose()?;
+        let address = listener.as_ref().and_then(|listener| listener.address().ok());
+        let place = |listen: &Listen| match listen {
             Listen::Tcp(listen) => format!("http://{}/", address.unwrap_or(*listen)),
             Listen::Unix(path) => format!("unix:{}", path.display()),
         };
+        let mut places: Vec<String> = options.listen.iter().map(place).collect();
+        let push = options.push.map(|listen| open(&Listen::Tcp(listen), options)).transpose()?;
+        let push_address = push.as_ref().and_then(|push| push.address().ok());
+        places.extend(push_address.iter().map(|address| format!("tcp://{address}")));
         let poller = Poller::new()?;
         let wake = WakeOnce {
             eventfd: EventFd::new()?,
@@ -201,7 +221,13 @@ impl Server {
         poller.add(&wake.eventfd, WAKE, Interest::READ)?;
         let clients_max = options.clients_max;
         let limits = Limits { clients_max, head_bytes_max: HEAD_BYTES_MAX, stall_ms: STALL_MS };
-        let http = HttpServer::open(listener, limits, Mode::KeepAlive, &poller, HTTP)?;
+        let open = |listener: Option<Listener>, mode, first_token| {
+            let server =
+                listener.map(|it| HttpServer::open(it, limits, mode, &poller, first_token));
+            server.transpose()
+        };
+        let http = open(listener, Mode::KeepAlive, HTTP)?;
+        let push = open(push, Mode::Push, PUSH)?;
         let counts = Arc::new(Counts::default());
         catalog.watch(Waker::from(Arc::clone(&wake)));
         let common = Common {
@@ -213,10 +239,11 @@ impl Server {
             pages,
         };
         let started = Instant::now();
-        let server_loop = ServerLoop { poller, http, common, wake: Arc::clone(&wake), started };
+        let server_loop =
+            ServerLoop { poller, http, push, common, wake: Arc::clone(&wake), started };
         let thread =
             thread::Builder::new().name("serve".to_owned()).spawn(move || server_loop.run())?;
-        Ok(Server { address, place, counts, wake, thread: Some(thread) })
+        Ok(Server { address, push_address, places, counts, wake, thread: Some(thread) })
     }
 
     /// The TCP address, if it has one.
@@ -224,9 +251,14 @@ impl Server {
         self.address
     }
 
-    /// The address, for messages.
-    pub fn place(&self) -> &str {
-        &self.place
+    /// The address of [`Options::push`], if it has one.
+    pub fn push_address(&self) -> Option<SocketAddr> {
+        self.push_address
+    }
+
+    /// The addresses, for messages.
+    pub fn places(&self) -> &[String] {
+        &self.places
     }
 
     /// The counts so far.
@@ -245,8 +277,8 @@ impl Drop for Server {
     }
 }
 
-fn listen(options: &Options) -> io::Result<Listener> {
-    match &options.listen {
+fn open(listen: &Listen, options: &Options) -> io::Result<Listener> {
+    match listen {
         Listen::Tcp(listen) => {
             let next = "name another address, or stop the program that has it";
             Listener::tcp(*listen, &ListenOptions::default(), next)
@@ -261,7 +293,8 @@ fn listen(options: &Options) -> io::Result<Listener> {
 
 struct ServerLoop {
     poller: Poller,
-    http: HttpServer<Sent>,
+    http: Option<HttpServer<Sent>>,
+    push: Option<HttpServer<Sent>>,
     common: Common,
     wake: Arc<WakeOnce>,
     started: Instant,
@@ -269,11 +302,13 @@ struct ServerLoop {
 
 impl ServerLoop {
     fn run(self) {
-        let ServerLoop { poller, mut http, mut common, wake, started } = self;
+        let ServerLoop { poller, http, push, mut common, wake, started } = self;
+        let mut servers = [http, push];
         let mut events = Events::new(EVENTS_MAX);
         let mut looked_ms = 0;
         while !wake.ends.load(Ordering::Acquire) {
-            let wait_ms = (!http.is_idle()).then_some(LOOK_MS);
+            let is_idle = servers.iter().flatten().all(HttpServer::is_idle);
+            let wait_ms = (!is_idle).then_some(LOOK_MS);
             if poller.wait(&mut events, wait_ms).is_err() {
                 return;
             }
@@ -282,19 +317,28 @@ impl ServerLoop {
             for event in events.iter() {
                 match event.token {
                     WAKE => is_woken = true,
-                    _ => http.handle(event, &poller, now_ms, &mut common),
+                    token => {
+                        let server = &mut servers[usize::from(token >= PUSH)];
+                        if let Some(server) = server {
+                            server.handle(event, &poller, now_ms, &mut common);
+                        }
+                    }
                 }
             }
             if is_woken {
                 let _ = wake.eventfd.clear();
                 // Before looking: bytes that are published from here on wake the thread again.
                 wake.is_woken.store(false, Ordering::Release);
-                http.bodies().for_each(|body| body.leave_revoked(&common.catalog));
-                http.wake(&poller, now_ms, &mut common);
+                for server in servers.iter_mut().flatten() {
+                    server.bodies().for_each(|body| body.leave_revoked(&common.catalog));
+                    server.wake(&poller, now_ms, &mut common);
+                }
             }
             if now_ms >= looked_ms + LOOK_MS {
                 looked_ms = now_ms;
-                http.expire(&poller, now_ms, &mut common);
+                for server in servers.iter_mut().flatten() {
+                    server.expire(&poller, now_ms, &mut common);
+                }
             }
         }
     }

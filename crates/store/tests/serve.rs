@@ -239,7 +239,7 @@ fn a_unix_socket_is_for_its_user() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(options(folder.path()), &interfaces()).unwrap();
     let path = folder.path().join("packets");
-    let server = serve_as(&store, |options| options.listen = Listen::Unix(path.clone()));
+    let server = serve_as(&store, |options| options.listen = Some(Listen::Unix(path.clone())));
     assert_eq!(server.address(), None);
     assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
     for (fields, expected) in

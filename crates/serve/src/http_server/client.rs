@@ -14,6 +14,9 @@ use super::{Limits, Mode, Respond, TURN_BYTES};
 /// Bytes read at once.
 const READ_BYTES: usize = 4 << 10;
 
+/// Reads in a turn of bytes that are dropped.
+const DROPS_MAX: usize = 16;
+
 /// The next step for the client.
 pub enum Step {
     /// Wait for its socket, or to be woken.
@@ -40,6 +43,8 @@ pub struct Client<B> {
     body: Option<Sending<B>>,
     /// Its body has no bytes yet.
     waits: bool,
+    /// It has ended its side ([`Mode::Push`]).
+    has_ended: bool,
     /// The connection stays open after this response.
     keeps: bool,
 }
@@ -71,8 +76,18 @@ impl<B> Client<B> {
             unsent_at: 0,
             body: None,
             waits: false,
+            has_ended: false,
             keeps: true,
         }
+    }
+
+    /// Begins the body of a client that requests nothing; false if there is none.
+    pub fn greet(&mut self, respond: &mut impl Respond<Body = B>) -> bool {
+        let Some((first, body)) = respond.greet() else { return false };
+        self.unsent = first;
+        self.body = Some(Sending { body, framing: Framing::ToEnd, piece_left: 0 });
+        self.keeps = false;
+        true
     }
 
     /// True while the client has all bytes that the body had.
@@ -102,7 +117,7 @@ impl<B> Client<B> {
         if std::mem::take(&mut self.waits) {
             self.deadline_ms = renewed_ms;
         }
-        let progress_ms = (mode == Mode::KeepAlive).then_some(renewed_ms);
+        let progress_ms = (mode != Mode::OneRequest).then_some(renewed_ms);
         let mut has_ended = false;
         if mode == Mode::KeepAlive {
             // Also during a response: the end of a client that only receives means that it has
@@ -112,6 +127,8 @@ impl<B> Client<B> {
             {
                 return Ok(Step::Close);
             }
+        } else if mode == Mode::Push {
+            self.drop_received()?;
         } else if self.keeps {
             has_ended = self.receive(limits, progress_ms)?;
         }
@@ -154,7 +171,28 @@ impl<B> Client<B> {
 
     /// Whether the server has room for bytes that the client sends during a response (invariant 4).
     fn reads(&self, limits: &Limits, mode: Mode) -> bool {
-        mode == Mode::KeepAlive && self.received.len() < limits.head_bytes_max
+        match mode {
+            Mode::OneRequest => false,
+            Mode::KeepAlive => self.received.len() < limits.head_bytes_max,
+            Mode::Push => !self.has_ended,
+        }
+    }
+
+    /// Reads and drops bytes of the client, until there are none or a turn is over: so that its end
+    /// is seen.
+    fn drop_received(&mut self) -> io::Result<()> {
+        let mut bytes = [0; READ_BYTES];
+        for _ in 0..DROPS_MAX {
+            if self.has_ended {
+                break;
+            }
+            match transfer::read_into(&self.socket, &mut bytes) {
+                Ok(count) => self.has_ended = count == 0,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Reads the bytes that have arrived, as far as there is room; true at the end of input.

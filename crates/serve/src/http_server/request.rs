@@ -81,7 +81,7 @@ pub fn read<'a>(
     let takes_chunks = parsed.version == Some(1);
     let fields: &[httparse::Header<'_>] = parsed.headers;
     let keeps = match mode {
-        Mode::OneRequest => false,
+        Mode::OneRequest | Mode::Push => false,
         Mode::KeepAlive if has_content(fields) => return Read::Refused(400),
         Mode::KeepAlive => keeps(fields, takes_chunks),
     };

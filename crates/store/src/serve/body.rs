@@ -49,6 +49,8 @@ enum From {
     Compressed { compressed: Box<Compressed>, at: u64, end: u64 },
     /// The live stream is at the end of a segment, and the next has not begun.
     Between,
+    /// There was no segment when the live stream began.
+    Nothing,
     /// The segment was deleted meanwhile.
     Gone,
 }
@@ -91,6 +93,11 @@ impl Packets {
     pub fn of(segment: &Segment, first: u64, end: u64) -> Option<Packets> {
         let from = open(segment, first, end)?;
         Some(Packets { is_live: false, number: segment.number, end, from })
+    }
+
+    /// All bytes of the segments to come.
+    pub fn from_the_first() -> Packets {
+        Packets { is_live: true, number: 0, end: u64::MAX, from: From::Nothing }
     }
 
     /// All bytes from now on, and the bytes before them: the headers of a section, since the stream
@@ -151,7 +158,7 @@ impl Packets {
                 From::File { at, end, .. } | From::Compressed { at, end, .. } => {
                     (*end - *at).min(bytes_max)
                 }
-                From::Between => 0,
+                From::Between | From::Nothing => 0,
                 From::Gone => return Piece::Broken,
             };
             if let Some(bytes) = NonZeroU64::new(bytes) {
@@ -161,9 +168,15 @@ impl Packets {
             if !self.is_live {
                 return Piece::End;
             }
-            let Some(segment) = catalog.after(self.number) else {
+            let next = match self.from {
+                From::Nothing => catalog.first(),
+                _ => catalog.after(self.number),
+            };
+            let Some(segment) = next else {
                 // The catalog wakes the thread when there is one.
-                self.from = From::Between;
+                if !matches!(self.from, From::Nothing) {
+                    self.from = From::Between;
+                }
                 return Piece::Later;
             };
             let number = segment.number;
@@ -210,7 +223,7 @@ impl Packets {
                 *at += bytes as u64;
                 Ok(bytes)
             }
-            From::Between | From::Gone => Ok(0),
+            From::Between | From::Nothing | From::Gone => Ok(0),
         }
     }
 }

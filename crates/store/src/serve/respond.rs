@@ -84,6 +84,19 @@ impl Respond for Common {
         Response { closes: true, ..refusal(status) }
     }
 
+    fn greet(&mut self) -> Option<(Vec<u8>, Sent)> {
+        let (first, packets) = match self.catalog.last() {
+            None => (Vec::new(), Packets::from_the_first()),
+            Some(segment) => {
+                // Its memory may have been revoked at this moment: then it is in a file.
+                let again = || self.catalog.get(segment.number).and_then(|it| Packets::live(&it));
+                Packets::live(&segment).or_else(again)?
+            }
+        };
+        self.counts.bodies.fetch_add(1, Ordering::Relaxed);
+        Some((first, Sent::Packets(packets)))
+    }
+
     fn next(&mut self, body: &mut Sent, bytes_max: u64) -> Piece {
         match body {
             Sent::Packets(packets) => packets.next(&self.catalog, &self.waker, bytes_max),
