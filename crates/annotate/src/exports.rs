@@ -83,7 +83,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
     let mut collector = Collector::new();
     let mut sorter = Sorter::new(MEMORY_BYTES_MAX, None);
     let (mut scratch, mut first_ns) = (Vec::new(), None::<i64>);
-    let inputs = open_inputs(&options.flows_read, &progress.stop)?;
+    let inputs = open_inputs(&options.flows_read, &options.log, &progress.stop)?;
     if let Some(directory) = &options.directory {
         make_directory(directory, "-d", options.access)?;
     }

@@ -1,12 +1,15 @@
 //! Outputs, directories and saved names of a run.
 
 use std::io::BufReader;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use larder_io::access::Access;
 use larder_io::input::Input;
 use larder_io::output::{Output, OutputError};
+use larder_io::over_tcp::{Remote, SenderEvent, Senders};
+use larder_serve::log::Log;
 
 use crate::Error;
 use crate::names::{Names, Recall};
@@ -14,22 +17,57 @@ use crate::names_file;
 use crate::options::{Endpoint, Options, Summary};
 
 /// Opens captures; waits for the first bytes of pipes, until `stop`.
-pub(crate) fn open_inputs(endpoints: &[Endpoint], stop: &AtomicBool) -> Result<Vec<Input>, Error> {
+pub(crate) fn open_inputs(
+    endpoints: &[Endpoint],
+    log: &Log,
+    stop: &AtomicBool,
+) -> Result<Vec<Input>, Error> {
     endpoints
         .iter()
         .map(|endpoint| match endpoint {
             Endpoint::Pipe => Ok(Input::open(Path::new("-"))?),
             Endpoint::Path(path) => Ok(Input::open_until(path, stop)?),
             Endpoint::Bytes(bytes) => Ok(Input::from_static("the sample", bytes)),
+            Endpoint::Tcp(place) => Ok(Input::connect_until(&remote(place)?, stop)?),
+            Endpoint::Listen(address) => {
+                Ok(Input::from_senders(listen(*address, log.of("capture"))?))
+            }
         })
         .collect()
+}
+
+fn remote(place: &str) -> Result<Remote, Error> {
+    let what = || Endpoint::Tcp(place.to_owned()).to_string();
+    Remote::parse(place).map_err(|why| Error::Input { what: what(), why })
+}
+
+/// Listens for senders of captures, and logs their connections.
+fn listen(address: SocketAddr, log: Log) -> Result<Senders, Error> {
+    let of_senders = log.clone();
+    let report = move |sender: SocketAddr, event| match event {
+        SenderEvent::Connected => drop(of_senders.info("connected").text("sender", sender)),
+        SenderEvent::Ended => drop(of_senders.info("ended").text("sender", sender)),
+        SenderEvent::Refused(why) => {
+            drop(of_senders.warn("refused").text("sender", sender).text("reason", why));
+        }
+    };
+    let senders = Senders::listen(address, Box::new(report));
+    let senders = senders.map_err(|error| Error::Input {
+        what: format!("--pcap-listen {address}"),
+        why: error.to_string(),
+    })?;
+    log.info("listening").text("address", senders.address());
+    Ok(senders)
 }
 
 /// Opens an output; `-` is standard output.
 pub fn open_output(endpoint: &Endpoint, access: Access) -> Result<Output, Error> {
     match endpoint {
         Endpoint::Path(path) => Ok(Output::create_for(path, access)?),
-        Endpoint::Pipe | Endpoint::Bytes(_) => Ok(Output::create(Path::new("-"))?),
+        Endpoint::Tcp(place) => Ok(Output::connect(&remote(place)?)?),
+        Endpoint::Pipe | Endpoint::Bytes(_) | Endpoint::Listen(_) => {
+            Ok(Output::create(Path::new("-"))?)
+        }
     }
 }
 

@@ -138,7 +138,7 @@ impl Knowledge {
             }
             None if options.read.is_empty() => None,
             None => {
-                let inputs = open_inputs(&options.read, &progress.stop)?;
+                let inputs = open_inputs(&options.read, &options.log, &progress.stop)?;
                 files.extend(inputs.iter().map(|input| input.name.clone()));
                 let mut packets = Packets::open(inputs, &options, progress)?;
                 packets.read(progress);
@@ -365,7 +365,11 @@ impl Packets {
 
     fn add_damage(&self, summary: &mut Summary) {
         for damage in self.source.damage() {
-            let found = Damage { count: 1, first_offset: damage.offset, first_file: damage.file };
+            let found = Damage {
+                count: damage.count,
+                first_offset: damage.offset,
+                first_file: damage.file,
+            };
             add_damage(&mut summary.damaged, damage.kind.as_str(), found);
         }
     }
@@ -430,7 +434,8 @@ mod tests {
             (knowledge.learner.answers, ends.destination.map(|found| found.name), left)
         };
         let at_once = answers(Knowledge::open(&options, &progress).expect("a capture"));
-        let inputs = open_inputs(&read, &progress.stop).expect("a capture");
+        let inputs = open_inputs(&read, &larder_serve::log::Log::default(), &progress.stop)
+            .expect("a capture");
         let source = open_packets(inputs, "", &progress).expect("a capture");
         let options = Options::default();
         let later = Knowledge::open_live(&options, Some(source), &progress).expect("memory");

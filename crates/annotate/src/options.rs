@@ -2,10 +2,13 @@
 
 mod summary;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use larder_io::access::Access;
+use larder_io::input::display_name;
+use larder_io::over_tcp::Remote;
 use larder_serve::log::Log;
 use larder_wire::{Addr, note};
 
@@ -52,6 +55,23 @@ pub enum Endpoint {
     Path(PathBuf),
     /// A capture inside the program (`larder demo`); an input only.
     Bytes(&'static [u8]),
+    /// A program that listens at `HOST:PORT`, and sends or receives a capture.
+    Tcp(String),
+    /// Captures of the programs that connect to this address; an input only.
+    Listen(SocketAddr),
+}
+
+impl fmt::Display for Endpoint {
+    /// As on the command line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Pipe => f.write_str("-"),
+            Endpoint::Path(path) => f.write_str(&display_name(path)),
+            Endpoint::Bytes(_) => f.write_str("the sample"),
+            Endpoint::Tcp(place) => write!(f, "tcp://{}", place.escape_debug()),
+            Endpoint::Listen(address) => write!(f, "tcp://{address}"),
+        }
+    }
 }
 
 impl Endpoint {
@@ -61,14 +81,19 @@ impl Endpoint {
             Endpoint::Pipe => "standard input".to_owned(),
             Endpoint::Path(path) => path.display().to_string(),
             Endpoint::Bytes(_) => "the sample".to_owned(),
+            Endpoint::Tcp(_) | Endpoint::Listen(_) => self.to_string(),
         }
     }
 }
 
 impl From<PathBuf> for Endpoint {
-    /// From the spelling of the command line: `-` is a pipe.
+    /// From the spelling of the command line: `-` is a pipe, and `tcp://HOST:PORT` a program that listens.
     fn from(path: PathBuf) -> Endpoint {
-        if path.as_os_str() == "-" { Endpoint::Pipe } else { Endpoint::Path(path) }
+        match path.to_str().and_then(Remote::place_of) {
+            Some(place) => Endpoint::Tcp(place.to_owned()),
+            None if path.as_os_str() == "-" => Endpoint::Pipe,
+            None => Endpoint::Path(path),
+        }
     }
 }
 
@@ -314,6 +339,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Programs connect to send captures: the run ends when it is stopped.
+    pub fn listens(&self) -> bool {
+        self.read.iter().any(|input| matches!(input, Endpoint::Listen(_)))
+    }
+
     /// Time between cuts of records, ns; 0: there are none.
     pub(crate) fn cut_every_ns(&self) -> i64 {
         i64::from(self.cut_every_s) * 1_000_000_000

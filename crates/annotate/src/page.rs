@@ -162,7 +162,9 @@ impl PageServer {
         let pages: Arc<dyn Pages> = Arc::clone(&shared) as Arc<dyn Pages>;
         let server = Server::start_with(&page.serve, Arc::clone(&shared.catalog), Some(pages));
         let server = server.map_err(failed)?;
-        log.info("listening").text("address", server.place());
+        for place in server.places() {
+            log.info("listening").text("address", place);
+        }
         let run = {
             let shared = Arc::clone(&shared);
             move || shared.run()

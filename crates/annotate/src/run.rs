@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use larder_io::batch::{Source, SourceOptions};
 use larder_io::frame_filter::{FilterCounts, FrameFilter};
-use larder_io::input::{Content, Input, InputError};
+use larder_io::input::{Input, InputError};
 use larder_io::selection::Selection;
 use larder_store::serve::Server;
 
@@ -58,7 +58,8 @@ pub fn run_observed(
         return crate::exports::run(options, progress);
     }
     let Some(feed) = open_feed(options, progress)? else {
-        return Ok(Summary { interrupted: true, ..Summary::default() });
+        let is_endless = options.listens();
+        return Ok(Summary { interrupted: true, is_endless, ..Summary::default() });
     };
     run_source(options, progress, feed, observer)
 }
@@ -71,7 +72,7 @@ pub(crate) fn open_feed(options: &Options, progress: &Progress) -> Result<Option
         let flag = if options.from_ns.is_some() { "--from" } else { "--names-read" };
         return Err(Error::Options(format!("{flag} with --store: {why}")));
     }
-    let open = |endpoints| open_inputs(endpoints, &progress.stop);
+    let open = |endpoints| open_inputs(endpoints, &options.log, &progress.stop);
     let opened = open(&options.read).and_then(|read| Ok((read, open(&options.names_read)?)));
     let (inputs, for_names) = match opened {
         Err(Error::Read(InputError::Stopped)) => return Ok(None),
@@ -83,8 +84,7 @@ pub(crate) fn open_feed(options: &Options, progress: &Progress) -> Result<Option
         // Offsets in the selected packets are not offsets in a file.
         files = vec![format!("the selected packets of {}", files.join(", "))];
     }
-    let is_pipe = |input: &Input| matches!(input.content, Content::Stream { live: true, .. });
-    let live = inputs.iter().any(is_pipe);
+    let live = inputs.iter().any(Input::is_live);
     let filtered = selection.filter.as_ref().map(FrameFilter::counts);
     match Source::open_selected(
         inputs,
@@ -184,7 +184,7 @@ fn run_source(
         times: counted.times,
         answers: counted.learner.answers,
         interrupted: progress.stop.load(Ordering::Relaxed),
-        is_endless: capture.is_some(),
+        is_endless: capture.is_some() || options.listens(),
         kept: store.map(|counts| counts.all()),
         failure: source.failure().map(str::to_owned),
         ..Summary::default()
@@ -295,7 +295,8 @@ pub(crate) fn add_damage_of(
         add_damage(&mut summary.damaged, kind, Damage { count, first_offset, first_file });
     }
     for damage in source.damage() {
-        let found = Damage { count: 1, first_offset: damage.offset, first_file: damage.file };
+        let found =
+            Damage { count: damage.count, first_offset: damage.offset, first_file: damage.file };
         add_damage(&mut summary.damaged, damage.kind.as_str(), found);
     }
     if let Some(external_names) = &counted.learner.external_names {
@@ -358,8 +359,8 @@ fn first_packet_ns(
     {
         return Ok(None);
     }
-    let inputs = open_inputs(&options.read, &progress.stop)?;
-    let for_names = open_inputs(&options.names_read, &progress.stop)?;
+    let inputs = open_inputs(&options.read, &options.log, &progress.stop)?;
+    let for_names = open_inputs(&options.names_read, &options.log, &progress.stop)?;
     let (selection, of_source) = (selection_of(options)?, SourceOptions::default());
     let source = Source::open_selected(inputs, for_names, selection, of_source, &progress.stop);
     let mut source = match source {

@@ -75,7 +75,7 @@ impl StoreSink {
 
     /// Serves the stored packets over HTTP.
     pub fn serve(&self, options: &serve::Options) -> Result<Server, Error> {
-        let failed = |error: io::Error| Error::Options(format!("--serve: {error}"));
+        let failed = |error: io::Error| Error::Options(format!("--serve or --pcap-serve: {error}"));
         Server::start(options, Arc::clone(self.store.catalog())).map_err(failed)
     }
 

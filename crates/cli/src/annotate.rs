@@ -19,6 +19,7 @@ use larder_annotate::options::{
 };
 use larder_annotate::{Options, Progress, Summary};
 use larder_io::input::is_same_file;
+use larder_io::over_tcp::Remote;
 use larder_io::privileges;
 use larder_serve::log::Log;
 use larder_serve::reload::{Reloaded, log_outcome};
@@ -281,6 +282,11 @@ fn packets_and_addresses(
         let (read, filter) = live::read(input)?;
         return Ok((read, filter, None));
     };
+    if input.pcap_listen.is_some() {
+        return Err(Failure::usage(
+            "--names-at with --pcap-listen: it reads what is complete; name captures with -r FILE",
+        ));
+    }
     let read = input.read.iter().cloned().map(Endpoint::from).collect();
     Ok((read, String::new(), Some(address_query(input, time_ns)?)))
 }
@@ -318,6 +324,7 @@ fn writes_to_pipe(options: &Options) -> bool {
 pub fn check_outputs(options: &Options) -> Result<(), Failure> {
     let mut outputs = vec![("-o", &options.output)];
     outputs.extend(options.write_packets.iter().map(|output| ("-w", output)));
+    check_outputs_over_tcp(options)?;
     let pipes = outputs.iter().filter(|output| *output.1 == Endpoint::Pipe).count();
     if pipes > 1 {
         return Err(Failure::usage(
@@ -375,6 +382,20 @@ pub fn check_outputs(options: &Options) -> Result<(), Failure> {
                 what()
             )));
         }
+    }
+    Ok(())
+}
+
+/// Refuses to send a log over TCP, and packets to a place that is none.
+fn check_outputs_over_tcp(options: &Options) -> Result<(), Failure> {
+    if let Endpoint::Tcp(_) = &options.output {
+        return Err(Failure::usage(format!(
+            "-o {}: only captures are sent over TCP, by -w; write the log to a file, or pipe it into nc",
+            options.output
+        )));
+    }
+    if let Some(output @ Endpoint::Tcp(place)) = &options.write_packets {
+        Remote::parse(place).map_err(|why| Failure::usage(format!("-w {output}: {why}")))?;
     }
     Ok(())
 }

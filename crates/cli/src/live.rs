@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -27,6 +28,11 @@ const TOKEN_BYTES_MAX: u64 = 4096;
 pub fn input(inputs: &Inputs, capture: &Capture) -> Result<Option<Input>, Failure> {
     if inputs.interface.is_empty() {
         return Ok(None);
+    }
+    if inputs.pcap_listen.is_some() {
+        return Err(Failure::usage(
+            "-i and --pcap-listen: one run captures or receives captures; remove one of them",
+        ));
     }
     if !inputs.read.is_empty() {
         return Err(Failure::usage(
@@ -57,6 +63,14 @@ pub fn read(inputs: &Inputs) -> Result<(Vec<Endpoint>, String), Failure> {
     if !inputs.interface.is_empty() {
         // The filter is that of the interfaces.
         return Ok((files, String::new()));
+    }
+    if let Some(word) = &inputs.pcap_listen {
+        if !files.is_empty() {
+            return Err(Failure::usage(
+                "-r and --pcap-listen: one run reads captures or receives them; remove one of them",
+            ));
+        }
+        files.push(Endpoint::Listen(listen_address("--pcap-listen", word)?));
     }
     if files.is_empty() && !apart.is_empty() {
         let text = format!(
@@ -110,7 +124,7 @@ fn is_no_file(endpoint: &Endpoint) -> bool {
 fn word_of(endpoint: &Endpoint) -> String {
     match endpoint {
         Endpoint::Path(path) => path.to_string_lossy().into_owned(),
-        _ => "-".to_owned(),
+        other => other.to_string(),
     }
 }
 
@@ -192,6 +206,7 @@ fn hook(store: &Store) -> Result<Option<Hook>, Failure> {
 
 /// Address, token and host names of `--serve`.
 pub fn serve(store: &Store, access: Access) -> Result<Option<serve::Options>, Failure> {
+    let push = pcap_serve(store)?;
     let Some(word) = &store.serve else {
         let has_more = !store.serve_hosts.is_empty() || store.serve_token.is_some();
         if has_more && store.ui.is_none() {
@@ -199,12 +214,12 @@ pub fn serve(store: &Store, access: Access) -> Result<Option<serve::Options>, Fa
                 add --serve ADDR:PORT";
             return Err(Failure::usage(text));
         }
-        return Ok(None);
+        return Ok(push.map(|push| serve::Options::pushing(Some(push))));
     };
     if store.store.is_none() {
         return Err(Failure::usage("--serve: no packet store; add -w DIR --store BYTES"));
     }
-    server("serve", word, store, access).map(Some)
+    Ok(Some(serve::Options { push, ..server("serve", word, store, access)? }))
 }
 
 /// Address, token, host names and history of `--ui`.
@@ -233,7 +248,7 @@ pub fn page(settings: &Annotate, access: Access) -> Result<Option<Page>, Failure
         ));
     }
     let serve = server("ui", word, store, access)?;
-    if let Listen::Tcp(address) = serve.listen
+    if let Some(Listen::Tcp(address)) = serve.listen
         && !address.ip().to_canonical().is_loopback()
         && serve.token.is_none()
     {
@@ -275,6 +290,24 @@ fn server(
     let token =
         store.serve_token.as_deref().map(|path| token("--serve-token", path)).transpose()?;
     Ok(serve::Options { hosts, token, access, ..serve::Options::new(listen) })
+}
+
+/// The address of `--pcap-serve`.
+fn pcap_serve(store: &Store) -> Result<Option<SocketAddr>, Failure> {
+    let Some(word) = &store.pcap_serve else { return Ok(None) };
+    if store.store.is_none() {
+        return Err(Failure::usage("--pcap-serve: no packet store; add -w DIR --store BYTES"));
+    }
+    listen_address("--pcap-serve", word).map(Some)
+}
+
+/// The address of a flag at which larder listens.
+pub fn listen_address(flag: &str, word: &str) -> Result<SocketAddr, Failure> {
+    word.parse().map_err(|_| {
+        Failure::usage(format!(
+            "{flag} {word:?}: expected ADDR:PORT, such as 127.0.0.1:57012 or [::1]:57012"
+        ))
+    })
 }
 
 /// Reads the token of a flag: one line without spaces.

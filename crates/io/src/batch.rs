@@ -38,12 +38,13 @@ use larder_wire::capture::{Capture, HEADER_BYTES, Step};
 
 pub use crate::batch_memory::Bytes;
 use crate::batch_memory::{BatchMemory, BytesContent, lock};
+use crate::damage;
 pub use crate::damage::{SourceDamage, SourceDamageKind};
 use crate::decode;
 use crate::input::{Content, Input, InputError, waiting};
 use crate::live::{Filled, Live};
 use crate::mapped::{Mapped, RELEASE_BYTES};
-use crate::merge::Merge;
+use crate::merge::{Captures, Merge};
 use crate::reading::{Counted, Reading};
 pub use crate::selection::Purpose;
 use crate::selection::Selection;
@@ -187,10 +188,7 @@ impl Source {
         stop: &AtomicBool,
     ) -> Result<Source, InputError> {
         let is_all = selection.is_all();
-        let live = !is_all
-            && inputs
-                .iter()
-                .any(|input| matches!(input.content, Content::Stream { live: true, .. }));
+        let live = !is_all && inputs.iter().any(Input::is_live);
         let name = if is_all { "merged inputs" } else { "selected packets" };
         let has_purposes = !for_names.is_empty() || selection.from_ns.is_some();
         let reading = Arc::new(Reading::of(&[&inputs, &for_names]));
@@ -218,6 +216,12 @@ impl Source {
                 let counted = Counted { inner: handle, reading: counts };
                 let stream = Stream::start(move || decode::decoder(counted).map(|(r, _)| r), live);
                 Source::from_stream(name, stream, file, options, Arc::default(), stop)?
+            }
+            Content::Senders(senders) => {
+                let damage = Arc::default();
+                let captures = Captures::of(*senders, Arc::clone(&damage), counts);
+                let stream = Stream::start(move || Ok(Box::new(captures)), true);
+                Source::from_stream(name, stream, file, options, damage, stop)?
             }
             Content::Memory(bytes) => {
                 let counted = Counted { inner: bytes, reading: counts };
@@ -427,7 +431,7 @@ impl Source {
         };
         if let Some(why) = stream.failure.take() {
             let (offset, kind) = (stream.length(), SourceDamageKind::Stream(why));
-            lock(&self.damage).push(SourceDamage { file: self.name.clone(), offset, kind });
+            damage::add(&self.damage, &self.name, offset, kind);
         }
         if stream.ended && first >= stream.length() {
             return Polled::End;
@@ -522,7 +526,7 @@ impl Source {
             && let Some(offset) = mapped.torn_at()
         {
             let (file, offset) = (self.name.clone(), offset as u64);
-            damage.push(SourceDamage { file, offset, kind: SourceDamageKind::Torn });
+            damage.push(SourceDamage { file, offset, kind: SourceDamageKind::Torn, count: 1 });
         }
         damage
     }

@@ -6,7 +6,8 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use larder_wire::capture::OpenError;
 
 use crate::decode::{Compression, MAGIC_BYTES};
 use crate::mapped::Mapped;
+use crate::over_tcp::{Remote, Senders};
 use crate::stream::STOP_CHECK;
 
 /// Inputs that are named in one message, at most.
@@ -46,6 +48,15 @@ pub enum Content {
         /// It may grow slowly while we read: a pipe, a terminal, a socket.
         live: bool,
     },
+    /// Programs that connect, one after the other, each with a capture.
+    Senders(Box<Senders>),
+}
+
+impl Content {
+    /// A connection that is read.
+    pub(crate) fn of_connection(stream: TcpStream) -> Content {
+        Content::Stream { file: File::from(OwnedFd::from(stream)), live: true }
+    }
 }
 
 /// Why an input cannot be read. The text names the input and states what to do next.
@@ -99,6 +110,10 @@ pub enum InputError {
 impl fmt::Display for InputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // Our own errors say what to do already.
+            InputError::Open { name, source } if source.get_ref().is_some() => {
+                write!(f, "{name}: {source}")
+            }
             InputError::Open { name, source } => {
                 let advice = match source.kind() {
                     io::ErrorKind::NotFound => "check the path",
@@ -117,7 +132,10 @@ impl fmt::Display for InputError {
             }
             InputError::NotCapture { name, source } => write!(f, "{name}: {source}"),
             InputError::Unreadable { name, why } => {
-                write!(f, "{name}: {why}; the file may be damaged: get it again from its source")
+                write!(
+                    f,
+                    "{name}: {why}; the input may be damaged or cut: get it again from its source"
+                )
             }
             InputError::Several(errors) => {
                 write!(f, "{} inputs can't be read; leave them out:", errors.len())?;
@@ -173,6 +191,23 @@ impl Input {
         waiting(stop, move || Input::open(&path))
     }
 
+    /// Connects to a program that sends a capture, for a caller that may be stopped meanwhile.
+    pub fn connect_until(remote: &Remote, stop: &AtomicBool) -> Result<Input, InputError> {
+        let remote = remote.clone();
+        waiting(stop, move || {
+            let name = remote.to_string();
+            match remote.connect() {
+                Ok(stream) => Ok(Input { name, content: Content::of_connection(stream) }),
+                Err(source) => Err(InputError::Open { name, source }),
+            }
+        })
+    }
+
+    /// The captures of the programs that connect.
+    pub fn from_senders(senders: Senders) -> Input {
+        Input { name: senders.name(), content: Content::Senders(Box::new(senders)) }
+    }
+
     /// Bytes of the program itself, with a name for messages.
     pub fn from_static(name: &str, bytes: &'static [u8]) -> Input {
         Input { name: name.to_owned(), content: Content::Memory(bytes) }
@@ -183,12 +218,17 @@ impl Input {
         paths.iter().map(|path| Input::open(path)).collect()
     }
 
+    /// It may grow slowly while it is read.
+    pub fn is_live(&self) -> bool {
+        matches!(self.content, Content::Stream { live: true, .. } | Content::Senders(_))
+    }
+
     /// The size in bytes before decompression; `None` for pipes.
     pub fn total_bytes(&self) -> Option<u64> {
         match &self.content {
             Content::Mapped(mapped) => Some(mapped.bytes().len() as u64),
             Content::Memory(bytes) => Some(bytes.len() as u64),
-            Content::Stream { live: true, .. } => None,
+            Content::Stream { live: true, .. } | Content::Senders(_) => None,
             Content::Stream { file, live: false } => Some(file.metadata().ok()?.len()),
         }
     }

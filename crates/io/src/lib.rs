@@ -11,6 +11,7 @@
 //! | `stream`, `batch_memory` | the thread that reads a stream; the memory of batches |
 //! | [`merge`] | several captures as one, in order of time |
 //! | [`disk`] | a file that is written from leased memory, in order, a few writes at a time |
+//! | [`over_tcp`] | captures as byte streams over TCP, to and from other programs |
 //! | [`output`] | a file or standard output that reports every error |
 //! | [`live`], [`privileges`] | frames captured from interfaces; capabilities, dropped after the start |
 //! | [`frame_streams`], [`sender`] | frames of dnstap; programs that connect to our socket to write them |
@@ -63,6 +64,7 @@ pub mod merge;
 #[cfg_attr(not(target_os = "linux"), path = "netns/portable.rs")]
 pub mod netns;
 pub mod output;
+pub mod over_tcp;
 pub mod privileges;
 pub mod program;
 pub mod random;

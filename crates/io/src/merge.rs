@@ -15,6 +15,8 @@
 //! of `LOOKAHEAD_BYTES` at most (usually 256 KiB and a record). Of several compressed files, some are
 //! decompressed ahead of their turn (`ahead`), 64 MiB each.
 
+mod captures;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
@@ -25,9 +27,9 @@ use std::sync::{Arc, Mutex};
 use larder_wire::capture::{Capture, HEADER_BYTES, Step, write};
 use larder_wire::note::{self, Note};
 
+pub(crate) use self::captures::Captures;
 use crate::ahead;
-use crate::batch_memory::lock;
-use crate::damage::{SourceDamage, SourceDamageKind};
+use crate::damage::{self, SourceDamage, SourceDamageKind};
 use crate::decode;
 use crate::input::{Content, Input, InputError};
 use crate::mapped::{Mapped, RELEASE_BYTES};
@@ -145,9 +147,7 @@ impl Merge {
             damage,
             reading,
             selection,
-            is_live: inputs
-                .iter()
-                .any(|input| matches!(input.content, Content::Stream { live: true, .. })),
+            is_live: inputs.iter().any(Input::is_live),
             given: None,
             reduced: None,
             packed: VecDeque::new(),
@@ -320,12 +320,16 @@ impl Read for Merge {
 impl Head {
     fn open(
         input: Input,
-        damage: &Mutex<Vec<SourceDamage>>,
+        damage: &Arc<Mutex<Vec<SourceDamage>>>,
         reading: &Arc<Reading>,
     ) -> Result<Head, InputError> {
         let Input { name, content } = input;
         let mut bytes = match content {
             Content::Mapped(mapped) => HeadBytes::Mapped { mapped, released: 0 },
+            Content::Senders(senders) => {
+                let captures = Captures::of(*senders, Arc::clone(damage), Arc::clone(reading));
+                HeadBytes::of(Box::new(captures), true, Unpacking::Plain)
+            }
             Content::Memory(inner) => {
                 let counted = Counted { inner, reading: Arc::clone(reading) };
                 HeadBytes::of(Box::new(counted), false, Unpacking::Plain)
@@ -467,7 +471,7 @@ impl Head {
 
     fn report(&self, damage: &Mutex<Vec<SourceDamage>>, at: usize, kind: SourceDamageKind) {
         let offset = self.base + at as u64;
-        lock(damage).push(SourceDamage { file: self.name.clone(), offset, kind });
+        damage::add(damage, &self.name, offset, kind);
     }
 }
 

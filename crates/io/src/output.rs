@@ -1,4 +1,4 @@
-//! A file or standard output behind a large buffer. Every accepted byte is written or an error is
+//! A file, standard output or a connection behind a large buffer. Every accepted byte is written or an error is
 //! returned, also for errors that appear only when the file is closed.
 //!
 //! Bound: [`BUFFER_BYTES`]; longer writes pass by the buffer.
@@ -6,12 +6,13 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, IntoRawFd};
+use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Once;
 
 use crate::access::Access;
 use crate::input::display_name;
+use crate::over_tcp::Remote;
 
 /// Bytes gathered before the system is called.
 pub const BUFFER_BYTES: usize = 256 << 10;
@@ -112,6 +113,15 @@ impl Output {
             }
             Err(error) => Err(OutputError::new(&name, error)),
         }
+    }
+
+    /// Connects to a program that receives a capture.
+    pub fn connect(remote: &Remote) -> Result<Output, OutputError> {
+        ignore_sigpipe();
+        let name = remote.to_string();
+        let stream = remote.connect().map_err(|error| OutputError::new(&name, error))?;
+        let file = Some(File::from(OwnedFd::from(stream)));
+        Ok(Output { name, file, buffer: Vec::with_capacity(BUFFER_BYTES) })
     }
 
     /// Its name, for messages.

@@ -79,7 +79,8 @@ pub fn read(
         progress.input_bytes.store(summary.input_bytes, Ordering::Relaxed);
     }
     for found in source.damage() {
-        let found_damage = Damage { count: 1, first_offset: found.offset, first_file: found.file };
+        let found_damage =
+            Damage { count: found.count, first_offset: found.offset, first_file: found.file };
         add_damage(&mut summary.damaged, found.kind.as_str(), found_damage);
     }
     Ok(())

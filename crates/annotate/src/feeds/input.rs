@@ -44,6 +44,7 @@ pub fn open(endpoint: &Endpoint, progress: &Arc<Progress>) -> Result<Text, Error
     let path = match endpoint {
         Endpoint::Pipe => Path::new("-"),
         Endpoint::Path(path) => path,
+        Endpoint::Tcp(_) | Endpoint::Listen(_) => return Err(no_log(&endpoint.to_string())),
         Endpoint::Bytes(bytes) => {
             let bytes: Box<dyn Read + Send> = Box::new(Cursor::new(*bytes));
             return Ok(Text {
@@ -57,6 +58,8 @@ pub fn open(endpoint: &Endpoint, progress: &Arc<Progress>) -> Result<Text, Error
     let refused = |source| InputError::Open { name: name.clone(), source };
     let (decoded, live) = match content {
         Content::Memory(bytes) => (decoder(Cursor::new(bytes)), false),
+        // A path opens none.
+        Content::Senders(_) => return Err(no_log("senders of captures")),
         Content::Mapped(_) => (decoder(File::open(path).map_err(refused)?), false),
         Content::Stream { file, live: false } => (decoder(file), false),
         Content::Stream { file, live: true } => {
@@ -66,6 +69,11 @@ pub fn open(endpoint: &Endpoint, progress: &Arc<Progress>) -> Result<Text, Error
     let (bytes, _) = decoded
         .map_err(|error| InputError::Unreadable { name: name.clone(), why: error.to_string() })?;
     Ok(Text { name, reader: BufReader::with_capacity(CHUNK_BYTES, bytes), live })
+}
+
+fn no_log(what: &str) -> Error {
+    let why = "logs are read from files and pipes; pipe it: nc HOST PORT | larder annotate --eve -";
+    Error::Input { what: what.to_owned(), why: why.to_owned() }
 }
 
 /// A pipe that ends when its writer, or the run, ends.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use larder_annotate::Options;
 use larder_annotate::options::Endpoint;
+use larder_io::over_tcp::Remote;
 use larder_settings::exit::Failure;
 
 /// Every input of the run: what the flag is called, and where it is.
@@ -42,9 +43,7 @@ pub fn check_inputs(options: &Options, is_live: bool) -> Result<(), Failure> {
             "--flows-read with -i, --eve or --zeek-log: one run does one of them; run larder twice",
         ));
     }
-    if !options.names_read.is_empty() {
-        check_names_read(options)?;
-    }
+    check_names_read(options)?;
     check_times(options, is_live)?;
     let has_names =
         !options.zeek_dns.is_empty() || options.dnstap.is_some() || !options.names_load.is_empty();
@@ -81,6 +80,7 @@ pub fn check_inputs(options: &Options, is_live: bool) -> Result<(), Failure> {
             pipes[0]
         )));
     }
+    check_over_tcp(options, &inputs)?;
     for (flag, input) in inputs {
         if let Endpoint::Path(path) = input {
             // A dnstap socket is ours to make.
@@ -93,8 +93,33 @@ pub fn check_inputs(options: &Options, is_live: bool) -> Result<(), Failure> {
     options.names_load.iter().try_for_each(|path| check_readable("--names-load", path))
 }
 
+/// What captures over TCP go with.
+fn check_over_tcp(options: &Options, inputs: &[(&'static str, &Endpoint)]) -> Result<(), Failure> {
+    for (flag, input) in inputs {
+        let Endpoint::Tcp(place) = input else { continue };
+        if !matches!(*flag, "-r" | "--names-read" | "--flows-read") {
+            return Err(Failure::usage(format!(
+                "{flag} {input}: only captures are read over TCP; pipe it: nc HOST PORT | larder annotate {flag} -"
+            )));
+        }
+        Remote::parse(place).map_err(|why| Failure::usage(format!("{flag} {input}: {why}")))?;
+    }
+    let has_log = options.eve.is_some() || options.zeek_log.is_some();
+    let is_other = has_log || !options.flows_read.is_empty();
+    if options.listens() && (is_other || !options.names_read.is_empty() || options.resume) {
+        return Err(Failure::usage(
+            "--pcap-listen with --eve, --zeek-log, --names-read, --flows-read or --resume: these read \
+             what is complete; write the packets to a file with -w, and read it with -r",
+        ));
+    }
+    Ok(())
+}
+
 /// What `--names-read` goes with.
 fn check_names_read(options: &Options) -> Result<(), Failure> {
+    if options.names_read.is_empty() {
+        return Ok(());
+    }
     let has_log = options.eve.is_some() || options.zeek_log.is_some();
     if options.read.is_empty() || has_log {
         return Err(Failure::usage(

@@ -71,7 +71,16 @@ settings! {
             .letter('r')
             .help("Read these capture files (- is standard input)")
             .more("Formats: pcap and pcapng, also compressed as .gz, .zst or .xz. larder merges \
-                several files by time, and names carry over. A filter may follow the last file."),
+                several files by time, and names carry over. A filter may follow the last file. \
+                tcp://HOST:PORT or TCP@HOST:PORT connects to a program that sends a capture \
+                (PCAP-over-IP)."),
+        pub pcap_listen: Option<Text> = INPUT.word()
+            .value("ADDR:PORT")
+            .help("Receive captures from TCP clients (PCAP-over-IP)")
+            .more("Each connection is a capture, pcap or pcapng, also compressed. larder takes one sender at a \
+                time, then the next one, until it is stopped; other senders wait. The usual port is 57012.")
+            .why("Sensors send packets in this way. There is neither encryption nor authentication, so \
+                127.0.0.1 is the right address unless the network is trusted."),
         pub interface: List = INPUT.list()
             .value("IFACE")
             .letter('i')
@@ -169,7 +178,7 @@ settings! {
             .letter('w')
             .help("Write the packets as pcapng with names")
             .more("The file has Name Resolution Blocks. With --store this is the directory of the \
-                packet store.")
+                packet store. tcp://HOST:PORT sends it to a program that listens (PCAP-over-IP).")
             .why("Wireshark and tshark -N n show the names. Programs that read the file twice \
                 show the latest name of an address."),
         pub directory: Option<PathBuf> = OUTPUT.path()

@@ -139,6 +139,13 @@ settings! {
                 itself or a name of --serve-hosts as their host. A Unix socket admits this user and the \
                 group of --group.")
             .why("Without --serve-token every client that reaches the address gets the packets."),
+        pub pcap_serve: Option<Text> = STORE.word().none("none")
+            .value("ADDR:PORT")
+            .help("Send the packets to TCP clients (PCAP-over-IP)")
+            .more("A client that connects gets the interfaces and all stored packets from then on as pcapng, \
+                until it disconnects. Needs --store, like --serve. The usual port is 57012.")
+            .why("Wireshark, NetworkMiner, Zeek and nc receive packets in this way. There is neither encryption \
+                nor authentication, so 127.0.0.1 is the right address unless the network is trusted."),
         pub serve_hosts: List = STORE.list().default("none")
             .value("NAME,..")
             .help("Accept requests of --serve and --ui for these host names")
@@ -236,6 +243,7 @@ settings! {
         pub write: Option<PathBuf> = OUTPUT.endpoint()
             .letter('w')
             .help("Write the packets to this file (- is standard output)")
+            .more("tcp://HOST:PORT sends them to a program that listens (PCAP-over-IP).")
             .why("Without it larder prints the flows of the packets."),
         pub format: &'static str = OUTPUT.choice(&["table", "jsonl", "csv", "counts"]).default("table")
             .help("Print flows in this form")

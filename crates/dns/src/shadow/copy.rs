@@ -183,7 +183,7 @@ impl Copied {
             From::File(path) if begins_as_dnstap(path) => Feed::file(path, stop)?,
             From::File(path) => {
                 let input = Input::open_until(path, stop).map_err(|error| error.to_string())?;
-                let is_live = matches!(input.content, Content::Stream { live: true, .. });
+                let is_live = input.is_live();
                 let options = SourceOptions { in_flight: 2, ..SourceOptions::default() };
                 let source = Source::new(input, 0, options, stop);
                 let source = source.map_err(|error| error.to_string())?;
@@ -214,7 +214,8 @@ impl Copied {
                 }
                 Given::Later => Ok(Polled::Later),
                 Given::End => {
-                    counts.damaged += source.damage().len() as u64;
+                    counts.damaged +=
+                        source.damage().iter().map(|damage| damage.count).sum::<u64>();
                     Ok(Polled::End)
                 }
             },
@@ -265,6 +266,8 @@ impl Feed {
                 (Box::new(file), false)
             }
             Content::Memory(bytes) => (Box::new(bytes), false),
+            // A path opens none.
+            Content::Senders(_) => (Box::new(std::io::empty()), false),
         };
         let (say, arrived) = sync_channel(FRAMES_MAX);
         let read = move || {
