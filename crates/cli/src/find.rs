@@ -24,10 +24,11 @@ use larder_settings::signals;
 use larder_settings::terminal::eprint_quietly;
 use larder_store::find::{Writer, segment_name};
 use larder_store::many::{self, Limits, Place, Question};
-use larder_store::{Damage, FindOptions, Finder, FoundPacket, Query, QueryError, Summary};
+use larder_store::{Damage, FindOptions, Finder, FoundPacket, Query, Summary};
 
 use crate::annotate::failed;
 use crate::live;
+use crate::queries;
 use crate::settings::Find;
 
 /// Runs the command.
@@ -125,22 +126,10 @@ fn question(settings: &Find) -> Result<Question, Failure> {
         }
     }
     let now_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as i64);
-    let query = Query::read(&text, now_ns).map_err(|error| wrong("query", &text, &error))?;
+    let query =
+        Query::read(&text, now_ns).map_err(|error| queries::wrong("query", &text, &error))?;
     let options = find_options(settings);
     Ok(Question { query, text, now_ns, options, is_scan: settings.scan })
-}
-
-/// A wrong query, with a mark below the column.
-pub fn wrong(what: &str, text: &str, error: &QueryError) -> Failure {
-    let next = "larder find --help describes queries";
-    let QueryError::Syntax { column, .. } = error else {
-        return Failure::usage(format!("{what}: {error}; {next}"));
-    };
-    // What is before the mark is as wide as it is printed.
-    let before: String = text.chars().take(column - 1).collect();
-    let width = before.escape_debug().count();
-    let (text, mark) = (text.escape_debug(), " ".repeat(width));
-    Failure::usage(format!("{what}, {error}; {next}\n  {text}\n  {mark}^"))
 }
 
 /// The stores.

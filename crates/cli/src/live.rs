@@ -18,7 +18,7 @@ use larder_settings::value::Space;
 use larder_store::serve::{self, Listen};
 use larder_store::{Hook, PinOptions, Privacy, Query, Reserve};
 
-use crate::find;
+use crate::queries;
 use crate::settings::{Annotate, Capture, Input as Inputs, Operation, Store};
 
 /// Characters of a token at most.
@@ -177,10 +177,12 @@ pub fn store(
 /// Packets that outlive their segment.
 fn pinned(store: &Store) -> Result<Option<PinOptions>, Failure> {
     let Some(text) = &store.store_pin else { return Ok(None) };
-    let query = Query::read(text, 0).map_err(|error| find::wrong("--store-pin", text, &error))?;
+    let query =
+        Query::read(text, 0).map_err(|error| queries::wrong("--store-pin", text, &error))?;
     if query.has_times() {
         return Err(Failure::usage(
-            "--store-pin: a time in the query; packets are pinned when their segment is deleted, so remove after and before",
+            "--store-pin: a time in the query; packets are pinned when their segment is deleted, \
+             so remove after and before",
         ));
     }
     let packets_of_flow = match store.store_pin_packets {

@@ -31,6 +31,7 @@ mod init;
 mod live;
 mod logs;
 mod progress;
+mod queries;
 mod reloading;
 mod settings;
 mod signals;

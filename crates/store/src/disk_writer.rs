@@ -163,9 +163,9 @@ impl DiskWriter {
         options: Options,
         disk: Box<dyn Disk>,
         stored: StoredSegments,
+        pins: Option<Pins>,
     ) -> DiskWriter {
         let (flow_names, seed) = (FlowNames::default(), Flows::seed());
-        let pins = Pins::new(&options);
         let disk_writer = DiskWriter {
             shared,
             options,

@@ -86,6 +86,11 @@ pub(crate) fn list(directory: &Path) -> io::Result<Vec<(u64, Kind, u64)>> {
     Ok(found)
 }
 
+/// The folder of pinned packets in that of a store.
+pub(crate) fn pinned(directory: &Path) -> PathBuf {
+    directory.join("pinned")
+}
+
 /// The lock file of a writer.
 pub(crate) fn lock(directory: &Path) -> PathBuf {
     directory.join("lock")

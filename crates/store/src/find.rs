@@ -42,7 +42,6 @@ use crate::flows::Flows;
 use crate::index::{Damaged, Index, NAMELESS, reversed};
 use crate::journal::StoredEvent;
 use crate::options::StoreError;
-use crate::pins;
 use crate::query::Query;
 use places::Place;
 use segment::Opened;
@@ -147,7 +146,7 @@ impl Finder {
     pub fn open(directory: &Path) -> Result<Finder, StoreError> {
         let mut finder = Finder::open_alone(directory)?;
         // It may not exist.
-        finder.pinned = Finder::open_alone(&pins::folder(directory)).ok().map(Box::new);
+        finder.pinned = Finder::open_alone(&files::pinned(directory)).ok().map(Box::new);
         Ok(finder)
     }
 

@@ -81,10 +81,9 @@ pub use find::{Damage, FindOptions, Finder, FoundPacket, Summary};
 pub use flow_event::{Batch, FlowEvent, NameRole};
 pub use larder_wire::flow_key::FlowKey;
 pub use options::{
-    BATCH_BYTES_MAX, Counts, Hook, Options, Reserve, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
-    StoreError,
+    BATCH_BYTES_MAX, Counts, Hook, Options, PinOptions, Reserve, SEGMENT_BYTES_MAX,
+    SEGMENT_BYTES_MIN, StoreError,
 };
-pub use pins::PinOptions;
 pub use privacy::Privacy;
 pub use query::{Query, QueryError};
 pub use writer::{Store, block_bytes};

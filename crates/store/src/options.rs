@@ -9,8 +9,8 @@ use std::time::Duration;
 use larder_io::access::Access;
 use larder_serve::log::Log;
 
-use crate::pins::PinOptions;
 use crate::privacy::Privacy;
+use crate::query::Query;
 
 /// Bytes of a segment, at least: room for its header and a packet of a usual length.
 pub const SEGMENT_BYTES_MIN: u64 = 4 << 10;
@@ -80,6 +80,17 @@ impl Hook {
     }
 }
 
+/// What outlives its segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinOptions {
+    /// Packets that match; without times, since they are compared when the segment is deleted.
+    pub query: Query,
+    /// Bytes of all pinned segments with their indexes; the oldest is deleted first.
+    pub budget_bytes: u64,
+    /// The first packets of each flow in a segment; `u32::MAX`: all.
+    pub packets_of_flow: u32,
+}
+
 /// Space of a disk that stays free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reserve {
@@ -128,6 +139,25 @@ impl Options {
             ignores_vlan: false,
             log: Log::default(),
         }
+    }
+}
+
+impl Options {
+    /// Brings the sizes within their limits, for a store with this number of interfaces.
+    pub(crate) fn limit(&mut self, interfaces: usize) -> Result<(), StoreError> {
+        if interfaces == 0 || interfaces > 1 << 16 {
+            return Err(StoreError::Options("a store has 1 to 65536 interfaces"));
+        }
+        if self.budget_bytes < 4 * SEGMENT_BYTES_MIN {
+            return Err(StoreError::Options("a store has 16 KiB at least"));
+        }
+        self.memory_bytes = self.memory_bytes.max(4 << 20);
+        self.segment_bytes = self
+            .segment_bytes
+            .min(self.budget_bytes / 4)
+            .min(self.memory_bytes / 4)
+            .clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+        Ok(())
     }
 }
 

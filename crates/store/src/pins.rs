@@ -21,8 +21,9 @@
 //! search of one segment, and a copy of what it finds, in the thread of the disk writer.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use larder_wire::capture::write;
@@ -30,11 +31,10 @@ use larder_wire::flow_key::FlowKey;
 use larder_wire::packet;
 
 use crate::block::Interface;
+use crate::files;
 use crate::find::{FindOptions, Finder, FoundPacket};
 use crate::flow_event::{Batch, FlowEvent};
-use crate::options::{Options, StoreError};
-use crate::query::Query;
-use crate::writer::Store;
+use crate::options::{Options, PinOptions, StoreError};
 
 /// Bytes of a batch, about.
 const BATCH_BYTES: usize = 2 << 20;
@@ -45,21 +45,21 @@ const MEMORY_BYTES: u64 = 16 << 20;
 /// How long a disk may make no progress.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The folder of pinned packets in that of the store.
-pub(crate) fn folder(directory: &Path) -> PathBuf {
-    directory.join("pinned")
+/// The store that takes pinned packets.
+pub(crate) trait PinnedStore: fmt::Debug + Send {
+    /// See [`Store`](crate::Store).
+    fn append(&mut self, batch: &Batch<'_>) -> Result<(), StoreError>;
+    /// See [`Store`](crate::Store).
+    fn wait_for_room(&self, bytes: u64, patience: Duration) -> bool;
+    /// Waits until all that was appended is in files; false when the disk has failed meanwhile, or
+    /// made no progress for `patience`.
+    fn wait_until_written(&self, patience: Duration) -> bool;
+    /// See [`Store`](crate::Store).
+    fn finish(self: Box<Self>) -> Result<(), StoreError>;
 }
 
-/// What outlives its segment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PinOptions {
-    /// Packets that match; without times, since they are compared when the segment is deleted.
-    pub query: Query,
-    /// Bytes of all pinned segments with their indexes; the oldest is deleted first.
-    pub budget_bytes: u64,
-    /// The first packets of each flow in a segment; `u32::MAX`: all.
-    pub packets_of_flow: u32,
-}
+/// Opens the store for pinned packets.
+pub(crate) type OpenStore = fn(Options, &[Interface]) -> Result<Box<dyn PinnedStore>, StoreError>;
 
 /// Copies packets. It is the disk writer's.
 #[derive(Debug)]
@@ -68,13 +68,14 @@ pub(crate) struct Pins {
     /// Of the pinned store.
     options: Options,
     directory: PathBuf,
+    open_store: OpenStore,
     open: Option<Open>,
 }
 
 /// The pinned store, once there was something to pin.
 #[derive(Debug)]
 struct Open {
-    store: Store,
+    store: Box<dyn PinnedStore>,
     interfaces: Vec<Interface>,
     /// The number of the next packet.
     next: u64,
@@ -99,10 +100,10 @@ struct Chosen {
 
 impl Pins {
     /// Pins packets of the store with these options.
-    pub fn new(main: &Options) -> Option<Pins> {
+    pub fn new(main: &Options, open_store: OpenStore) -> Option<Pins> {
         let pins = main.pins.clone()?;
         let options = Options {
-            directory: folder(&main.directory),
+            directory: files::pinned(&main.directory),
             budget_bytes: pins.budget_bytes,
             memory_bytes: MEMORY_BYTES,
             // They were made less when they were stored.
@@ -113,7 +114,8 @@ impl Pins {
             pins: None,
             ..main.clone()
         };
-        Some(Pins { pins, options, directory: main.directory.clone(), open: None })
+        let directory = main.directory.clone();
+        Some(Pins { pins, options, directory, open_store, open: None })
     }
 
     /// Copies the matching packets of a segment.
@@ -234,7 +236,7 @@ impl Pins {
                 all.push(interface.clone());
             }
         }
-        let store = Store::open(self.options.clone(), &all)?;
+        let store = (self.open_store)(self.options.clone(), &all)?;
         Ok(Open { store, interfaces: all, next: 1 })
     }
 }

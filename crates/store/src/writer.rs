@@ -17,6 +17,8 @@
 //!
 //! Cost: a copy of the batch and a look at each block's header; see `cargo bench -p larder-store`.
 
+mod pinned;
+
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,10 +37,9 @@ use crate::growing::{Growing, Shared};
 use crate::helpers::Helpers;
 use crate::journal;
 use crate::lock::{Lock, lock};
-use crate::options::{
-    BATCH_BYTES_MAX, Counts, Options, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, StoreError,
-};
+use crate::options::{BATCH_BYTES_MAX, Counts, Options, StoreError};
 use crate::packet_offsets::PacketOffsets;
+use crate::pins::Pins;
 use crate::privacy::Rewriter;
 use crate::{recover, source};
 
@@ -128,7 +129,7 @@ impl Store {
         post: Arc<dyn Post>,
         mut disk: Box<dyn Disk>,
     ) -> Result<Store, StoreError> {
-        limit(&mut options, interfaces)?;
+        options.limit(interfaces.len())?;
         let directory = options.directory.clone();
         let access = options.access;
         access.make_folder(&directory).map_err(StoreError::at(&directory))?;
@@ -148,7 +149,8 @@ impl Store {
             .map_err(StoreError::Memory)?;
         let shared = Arc::new(Shared::new(catalog, counts));
         let next = Identity { number: stored.next_number, position: stored.end, run: stored.end };
-        let disk_writer = DiskWriter::new(shared.clone(), options.clone(), disk, stored);
+        let pins = Pins::new(&options, pinned::open_pinned);
+        let disk_writer = DiskWriter::new(shared.clone(), options.clone(), disk, stored, pins);
         let thread = thread::Builder::new()
             .name("store".into())
             .spawn(move || disk_writer.run())
@@ -268,28 +270,6 @@ impl Store {
             }
         }
         true
-    }
-
-    /// Waits until all that was appended is in files; false when the disk has failed meanwhile, or
-    /// made no progress for `patience`.
-    pub(crate) fn wait_until_written(&self, patience: Duration) -> bool {
-        let counts = &self.shared.counts;
-        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let (errors, mut before, mut since) = (load(&counts.disk_errors), 0, Instant::now());
-        loop {
-            let written = load(&counts.bytes_written);
-            if written >= self.filled {
-                return true;
-            }
-            if load(&counts.disk_errors) > errors || since.elapsed() >= patience {
-                return false;
-            }
-            if written != before {
-                (before, since) = (written, Instant::now());
-            }
-            self.wake();
-            thread::sleep(Duration::from_millis(1));
-        }
     }
 
     /// The segments, for readers in this process.
@@ -601,23 +581,6 @@ fn last_where(first: usize, last: usize, fits: impl Fn(usize) -> bool) -> usize 
         }
     }
     low
-}
-
-/// Brings the sizes within their limits.
-fn limit(options: &mut Options, interfaces: &[Interface]) -> Result<(), StoreError> {
-    if interfaces.is_empty() || interfaces.len() > 1 << 16 {
-        return Err(StoreError::Options("a store has 1 to 65536 interfaces"));
-    }
-    if options.budget_bytes < 4 * SEGMENT_BYTES_MIN {
-        return Err(StoreError::Options("a store has 16 KiB at least"));
-    }
-    options.memory_bytes = options.memory_bytes.max(4 << 20);
-    options.segment_bytes = options
-        .segment_bytes
-        .min(options.budget_bytes / 4)
-        .min(options.memory_bytes / 4)
-        .clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
-    Ok(())
 }
 
 /// Bytes of a packet's block with a frame of this length.

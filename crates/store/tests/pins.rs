@@ -23,7 +23,7 @@ fn oldest_ns(world: &World) -> i64 {
 
 /// Over hours of random traffic, three runs and a budget of a few segments, each packet that matches
 /// a random query is found for ever, once, by any other query, in order and by its names; other
-/// packets are deleted with their segments.
+/// packets are deleted with their segments. Invariants 1, 2 of `pins`.
 #[test]
 fn what_matches_outlives_its_segment() {
     for seed in 400..403 {
