@@ -308,7 +308,10 @@ impl<'a> View<'a> {
             let mut leaves_some = false;
             let mut is_wanted = |candidate: &Candidate<'_>| {
                 let is_wanted = confirmed == (candidate.standing == Standing::Confirmed);
-                leaves_some |= !is_wanted;
+                // A branch: rust-lang/rust#158206 loses a comparison that is added to a flag.
+                if !is_wanted {
+                    leaves_some = true;
+                }
                 is_wanted
             };
             for candidate in pair().filter(&mut is_wanted) {

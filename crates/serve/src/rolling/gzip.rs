@@ -16,6 +16,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use larder_io::access::Access;
+use larder_io::cores;
 
 use super::name::{Stamp, with_ending};
 
@@ -65,7 +66,8 @@ impl Gzip {
 }
 
 fn run(files: &Receiver<(Stamp, PathBuf)>, say: &Sender<Done>, access: Access) {
-    lower_priority();
+    // It compresses while the processor is idle. If the kernel refuses, it runs as others do.
+    let _ = cores::lower_priority();
     while let Ok((stamp, path)) = files.recv() {
         if say.send((stamp, pack(&path, access))).is_err() {
             return;
@@ -100,11 +102,4 @@ fn encode(from: &Path, to: &Path, access: Access) -> io::Result<u64> {
         out.sync_all()?;
     }
     Ok(out.metadata()?.len())
-}
-
-/// Compresses only while the processor is idle. If the kernel refuses, the thread runs as others
-/// do.
-fn lower_priority() {
-    // On Linux this affects only the calling thread, not the process.
-    let _ = rustix::process::setpriority_process(None, 19);
 }

@@ -144,6 +144,10 @@ impl<'a> Parser<'a> {
         token
     }
 
+    /// Removes the next token if it is of this kind.
+    ///
+    /// A comparison that is added to a number and then returned is lost by rustc 1.95 where its
+    /// caller branches on it (rust-lang/rust#158206), so it is a branch here.
     fn takes(&mut self, kind: Kind) -> bool {
         if self.peek().kind != kind {
             return false;

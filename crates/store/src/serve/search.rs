@@ -17,7 +17,7 @@
 //! If a part of the store could not be read, a capture ends with a section whose comment says so,
 //! and the other forms with a line `{"error":...}`; CSV has no such line.
 //!
-//! Life cycle: the request starts the thread; it ends with the search, or when it has something to
+//! Life cycle: the request starts the thread, of the lowest priority; it ends with the search, or when it has something to
 //! send and the client has gone; between two segments it also looks whether that is so.
 //!
 //! Bounds: [`SEARCHES_MAX`] searches at once, further ones get status 503; [`PARTS_MAX`] parts of
@@ -35,6 +35,7 @@ use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use larder_io::cores;
 use larder_io::tcp as transfer;
 use larder_serve::http_server::Piece;
 use larder_wire::capture::write;
@@ -221,6 +222,8 @@ impl Searches {
         let directory = self.directory.clone();
         let (whole, unwanted) = (Arc::clone(&is_whole), Arc::clone(&is_unwanted));
         let search = move || {
+            // Packets that arrive come first. If the kernel refuses, it runs as others do.
+            let _ = cores::lower_priority();
             let result = run(&directory, wanted, unwanted, &sender, &waker);
             whole.store(result.is_ok(), Ordering::Release);
             drop(running);

@@ -149,15 +149,21 @@ impl<'a> Parser<'a> {
         if self.kind() == Some(Kind::Name(false)) { self.word() } else { "" }
     }
 
+    // Branches, not a sum of the comparison: rust-lang/rust#158206 loses such a comparison.
+
     fn take(&mut self, keyword: &str) -> bool {
         let is = self.keyword() == keyword;
-        self.at += usize::from(is);
+        if is {
+            self.at += 1;
+        }
         is
     }
 
     fn take_sign(&mut self, sign: &str) -> bool {
         let is = matches!(self.kind(), Some(Kind::Sign(found)) if found == sign);
-        self.at += usize::from(is);
+        if is {
+            self.at += 1;
+        }
         is
     }
 
