@@ -308,10 +308,7 @@ impl<'a> View<'a> {
             let mut leaves_some = false;
             let mut is_wanted = |candidate: &Candidate<'_>| {
                 let is_wanted = confirmed == (candidate.standing == Standing::Confirmed);
-                // A branch: rust-lang/rust#158206 loses a comparison that is added to a flag.
-                if !is_wanted {
-                    leaves_some = true;
-                }
+                leaves_some = leaves_some || !is_wanted; // `|=`: rust-lang/rust#158206
                 is_wanted
             };
             for candidate in pair().filter(&mut is_wanted) {

@@ -17,8 +17,9 @@
 //! If a part of the store could not be read, a capture ends with a section whose comment says so,
 //! and the other forms with a line `{"error":...}`; CSV has no such line.
 //!
-//! Life cycle: the request starts the thread, of the lowest priority; it ends with the search, or when it has something to
-//! send and the client has gone; between two segments it also looks whether that is so.
+//! Life cycle: the request starts the thread, of the lowest priority. It ends with the search, or when
+//! it has something to send and the client has gone; between two segments it also looks whether that
+//! is so.
 //!
 //! Bounds: [`SEARCHES_MAX`] searches at once, further ones get status 503; [`PARTS_MAX`] parts of
 //! [`PART_BYTES`] wait for a slow client, and the search with them.
