@@ -5,7 +5,11 @@ const state = { stats: null, lists: null, history: null, segments: [], range: '1
 // Searches
 
 /** A name as a search: a star of the name itself is no pattern. */
-const nameQuery = (name) => name.replaceAll('*', '\\*');
+function nameQuery(name) {
+  // Of any other form it could be an address, or a word of the query language.
+  if (/^[a-z_][a-z0-9_-]*(\.[a-z0-9_-]+)*\.[a-z][a-z0-9-]*$/i.test(name)) return name;
+  return `name = "${name.replaceAll('*', '\\*').replaceAll('"', '\\x22')}"`;
+}
 
 const host = (address) => (address.includes(':') ? `[${address}]` : address);
 
@@ -78,7 +82,7 @@ async function showFlows(query) {
     say($('results-note'), `${rows.length} ${rows.length === 1 ? 'flow' : 'flows'}${more}`);
     table($('flows'), [
       { title: 'Flow', kind: 'name', of: (row) => isolated(row.flow) },
-      { title: 'Names', kind: 'name', of: (row) => isolated((row.names || []).join(', ')) },
+      { title: 'Names', kind: 'name', of: (row) => isolated((row.names || []).map(printable).join(', ')) },
       { title: 'Packets', kind: 'number', of: (row) => si(row.packets) },
       { title: 'Bytes', kind: 'number wide', of: (row) => bytes(row.bytes) },
       { title: 'First', kind: 'time wide', of: (row) => timeOf(Date.parse(row.first) * 1e6) },

@@ -33,6 +33,13 @@ function say(element, text) {
 /** A name of a packet, isolated from the direction of the text around it. */
 const isolated = (text) => make('bdi', {}, text);
 
+/** A name as logs write it: bytes that are no printable ASCII as \xHH. */
+function printable(name) {
+  const hex = (byte) => `\\x${byte.toString(16).padStart(2, '0')}`;
+  const bytesOf = (text) => [...new TextEncoder().encode(text)].map(hex).join('');
+  return name.replace(/[^\x20-\x7e]+/g, bytesOf);
+}
+
 /** 41300 as "41.3 k". */
 function si(value, unit = '') {
   if (value === null || value === undefined) return '-';

@@ -7,8 +7,7 @@ URL is a larder with the recording of the test; LOCKED_URL one that wants TOKEN.
 profile and what it downloads. With --axe the rules of axe-core are checked, with --pictures the page is drawn
 light, dark and narrow.
 
-Chromium is controlled over the pipe of its DevTools protocol. A larder without `/find` gets a stand-in for it:
-the browser's requests are answered here, with packets of the first segment.
+Chromium is controlled over the pipe of its DevTools protocol.
 
 Needs Python 3 (standard library only), Chromium and tshark. Ends with status 1 and a message at the first
 thing that is not as it should be.
@@ -22,14 +21,11 @@ import pathlib
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 
 PATIENCE_S = 60
 SIZES = {"wide": (1280, 900), "middle": (800, 900), "narrow": (360, 740)}
 NAME = "www.shop.example"
-FLOW = "192.0.2.10:50001-203.0.113.10:9000/tcp"
 MARKUP = "<script>window.harmed=1</script>.example"
 TERMINAL = "\\x1b[31mred.example"
 TURNED = "\\xe2\\x80\\xaegnp.example"
@@ -49,8 +45,8 @@ class Browser:
 
     def __init__(self, folder):
         commands, responses = os.pipe(), os.pipe()
-        self.errors, self.finds, self.answer_find = [], [], None
-        self.number, self.events, self.results, self.buffer, self.session = 0, [], {}, b"", None
+        self.errors = []
+        self.number, self.results, self.buffer, self.session = 0, {}, b"", None
         self.downloads = folder / "downloads"
         self.downloads.mkdir()
 
@@ -115,24 +111,6 @@ class Browser:
             self.errors.append(params["args"])
         elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
             self.errors.append(params["entry"])
-        elif method == "Fetch.requestPaused":
-            self.events.append(params)
-
-    def serve(self):
-        """Answers requests of the page for /find."""
-        self.receive()
-        while self.events:
-            params = self.events.pop()
-            query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(params["request"]["url"]).query))
-            self.finds.append(query)
-            status, kind, body = self.answer_find(query)
-            self.send(
-                "Fetch.fulfillRequest",
-                requestId=params["requestId"],
-                responseCode=status,
-                responseHeaders=[{"name": "Content-Type", "value": kind}],
-                body=base64.b64encode(body).decode(),
-            )
 
     def run(self, script):
         """The value of a script, or of its promise."""
@@ -144,7 +122,7 @@ class Browser:
         """Waits until a script gives a true value, and returns it."""
         begun = time.monotonic()
         while time.monotonic() < begun + PATIENCE_S:
-            self.serve()
+            self.receive()
             # An element has no value outside of the page.
             value = self.run(f"((value) => (value instanceof Node ? true : value))({script})")
             if value:
@@ -189,14 +167,14 @@ class Browser:
         """The next file that is complete; it is moved away."""
         begun = time.monotonic()
         while time.monotonic() < begun + PATIENCE_S:
-            self.serve()
+            self.receive()
             paths = list(self.downloads.iterdir())
             # Chromium reserves the name by an empty file, and writes to another one.
             if any(path.suffix == ".crdownload" for path in paths):
                 paths = []
             for path in paths:
                 if path.suffix == ".pcapng" and path.stat().st_size > 0:
-                    moved = path.with_name(f"{len(self.finds)}-{time.monotonic_ns()}.taken")
+                    moved = path.with_name(f"{time.monotonic_ns()}.taken")
                     return path.rename(moved)
             time.sleep(0.05)
         fail("nothing was downloaded")
@@ -222,34 +200,11 @@ def packets(path):
     return len(run.stdout.splitlines())
 
 
-def stand_in(url):
-    """Answers for a larder without /find; None if it has one."""
-    try:
-        with urllib.request.urlopen(f"{url}find?q={NAME}&format=counts"):
-            return None
-    except urllib.error.HTTPError as error:
-        check(error.code == 404, f"/find: status {error.code}")
-    with urllib.request.urlopen(f"{url}segments") as response:
-        length = json.load(response)[0]["bytes"]
-    with urllib.request.urlopen(f"{url}segments/00000000.pcapng", timeout=PATIENCE_S) as response:
-        # The segment grows, so that its end does not come.
-        segment = response.read(length)
-    flow = {"flow": FLOW, "packets": 13, "bytes": 915, "names": [NAME, MARKUP]}
-    flow |= {"first": "2026-11-21T21:37:11.120852849Z", "last": "2026-11-21T21:37:11.200000000Z"}
-
-    def answer(query):
-        if query["q"].startswith("("):
-            wrong = {"error": "a parenthesis is not closed", "column": 1, "expected": ")"}
-            return 400, "application/json", json.dumps(wrong).encode()
-        if query["format"] == "pcapng":
-            return 200, "application/x-pcapng", segment
-        return 200, "application/jsonl", (json.dumps(flow) + "\n").encode()
-
-    return answer
-
-
 def searches(browser):
     """A row leads to its flows and its packets; a wrong search is reported; times limit a search."""
+    for name in (MARKUP, TERMINAL, TURNED):
+        browser.click(button("new", name, "Flows"))
+        browser.wait(row_of("flows", name) + " !== undefined", f"the flows of {name} are shown")
     browser.click(button("names", NAME, "Flows"))
     browser.wait(row_of("flows", NAME) + " !== undefined", "the flows of a name are shown")
     check(browser.run("document.activeElement.id") == "results-title", "the flows have the focus")
@@ -282,9 +237,6 @@ def searches(browser):
     browser.wait("document.getElementById('picked').textContent.includes(' to ')", "a time is picked")
     browser.click(button("names", NAME, "Flows"))
     browser.wait("document.getElementById('results-note').textContent.includes('flow')", "a search in a time")
-    if browser.answer_find:
-        check({"from", "to"} <= set(browser.finds[-1]), f"no times: {browser.finds[-1]}")
-        check(browser.finds[0]["q"] == NAME and browser.finds[1]["q"] == FLOW, f"{browser.finds[:2]}")
     browser.click("document.getElementById('whole')")
     browser.click("document.getElementById('results-close')")
     browser.click("document.querySelector('#segments button')")
@@ -391,9 +343,6 @@ def main():
     folder = pathlib.Path(options.folder)
     browser = Browser(folder)
     try:
-        browser.answer_find = stand_in(options.url)
-        if browser.answer_find:
-            browser.send("Fetch.enable", patterns=[{"urlPattern": "*/find?*"}])
         browser.size("wide")
         browser.open(options.url)
         browser.wait(row_of("names", NAME) + " !== undefined", "names are listed")
