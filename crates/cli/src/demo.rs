@@ -1,7 +1,10 @@
 //! `larder demo`: annotate the capture inside the program, and explain the names.
 //!
 //! The capture is a recording of real programs; `crates/cli/demo/` has it, and the script that records it.
-//! The log is written to standard output, the explanation to standard error.
+//! The log is written to standard output, the explanation to standard error. With `--ui` it is
+//! repeated for the page ([`looped`]).
+
+mod looped;
 
 use std::io::Write;
 use std::sync::Arc;
@@ -20,6 +23,9 @@ static CAPTURE: &[u8] = include_bytes!("../demo/demo.pcapng");
 
 /// Runs the command.
 pub fn demo(settings: &Demo) -> Outcome {
+    if settings.ui {
+        return looped::run(settings);
+    }
     let options = Options {
         read: vec![Endpoint::Bytes(CAPTURE)],
         format: format(settings.format),

@@ -39,8 +39,11 @@ pub fn find(settings: &Find) -> Outcome {
         _ => Some(question(settings)?),
     };
     let places = places(settings)?;
-    if settings.follow && places.len() > 1 {
+    if settings.follow && !matches!(places[..], [Place::Directory(_)]) {
         return Err(Failure::usage("--follow: expected one --dir; remove the others, and --on"));
+    }
+    if settings.follow && settings.scan {
+        return Err(Failure::usage("--follow reads new packets one by one; remove --scan"));
     }
     if settings.alerts.is_some() && settings.follow {
         return Err(Failure::usage("--alerts reads a log once; remove --follow"));
@@ -120,10 +123,6 @@ fn question(settings: &Find) -> Result<Question, Failure> {
             true => format!("community_id {}", &**id),
             false => format!("({text}) or community_id {}", &**id),
         };
-        // Bare words are a list only as long as there is nothing else.
-        if words.len() > 1 {
-            text = format!("({}) or community_id {}", words.join(" or "), &**id);
-        }
     }
     let now_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as i64);
     let query =

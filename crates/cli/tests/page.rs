@@ -331,3 +331,39 @@ fn the_page_in_a_browser() {
     assert_eq!(run.code, Some(0), "{run:?}");
     assert_eq!(run.out, "the page works\n");
 }
+
+/// `larder demo --ui` replays its recording for the page with the time of day, stores the packets, and
+/// leaves no file.
+#[test]
+fn the_demo_has_a_page() {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.path("tmp")).expect("made");
+    let mut command = scratch.larder();
+    command.args(["demo", "--ui", "--listen", "127.0.0.1:0"]).env("TMPDIR", scratch.path("tmp"));
+    let mut program = Program::start(command.stdout(Stdio::null()));
+    let said = program.wait_for("ui: listening");
+    let at = said.split("http://").nth(1).and_then(|at| at.split('/').next());
+    let address: SocketAddr = at.expect("a URL").parse().expect("an address");
+    let stats = until("packets", || {
+        let mut connection = Connection::open(address);
+        let fields = "Host: localhost\r\nConnection: close";
+        connection.send(format!("GET /api/stats HTTP/1.1\r\n{fields}\r\n\r\n"));
+        let response = String::from_utf8(connection.rest()).expect("UTF-8");
+        let (_, body) = response.split_once("\r\n\r\n")?;
+        let stats: Value = serde_json::from_str(body).ok()?;
+        (stats["store"]["packets"].as_u64() > Some(3)).then_some(stats)
+    });
+    let first_s = stats["store"]["first_ns"].as_f64().expect("a time") / 1e9;
+    let now_s = stats["now_s"].as_f64().expect("a time");
+    assert!((now_s - first_s).abs() < 3_600.0, "{stats}");
+    assert_eq!(std::fs::read_dir(scratch.path("tmp")).expect("a folder").count(), 1);
+    let (code, said) = program.stop();
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(std::fs::read_dir(scratch.path("tmp")).expect("a folder").count(), 0);
+    for (line, text) in [
+        ("demo --ui --listen 192.0.2.1:80", "expected a loopback address"),
+        ("demo --ui --listen here", "expected ADDR:PORT"),
+    ] {
+        scratch.run(line).refused(&[text]);
+    }
+}

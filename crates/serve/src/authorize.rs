@@ -8,6 +8,8 @@
 //! * a `Host` that is missing, or is neither `localhost`, nor a loopback address, nor the address
 //!   that the client has reached, nor a name of the list. The port is not compared: it may be
 //!   forwarded.
+//! * a `Sec-Fetch-Site` that is neither `same-origin` nor `none`, except for the page itself: browsers send it
+//!   also for images, which have no `Origin`;
 //! * an `Origin` that is not that host.
 //! * with a token: no `Authorization`, or another token. The time of the comparison does not depend
 //!   on where they differ.
@@ -30,6 +32,8 @@ pub struct Claims {
     pub origin: Option<String>,
     /// `Authorization`.
     pub authorization: Option<Vec<u8>>,
+    /// A browser says in `Sec-Fetch-Site` that a page of another site made the request.
+    pub is_foreign: bool,
 }
 
 impl Claims {
@@ -46,6 +50,9 @@ impl Claims {
             } else if is("authorization") {
                 claims.authorization.replace(value.to_vec()).is_some()
             } else {
+                if is("sec-fetch-site") {
+                    claims.is_foreign |= !matches!(&text()[..], "same-origin" | "none");
+                }
                 false
             };
             if is_twice {
@@ -83,6 +90,10 @@ impl Authorizer {
     /// The status of a refusal. `local`: the address that the client has reached, over TCP.
     pub fn judge(&self, claims: &Claims, local: Option<IpAddr>) -> Result<(), u16> {
         self.judge_place(claims, local)?;
+        // An image of another site has no origin, and would start a search.
+        if claims.is_foreign {
+            return Err(403);
+        }
         let Some(token) = &self.token else { return Ok(()) };
         let given = claims.authorization.as_deref().and_then(bearer).unwrap_or_default();
         if bool::from(given.ct_eq(token)) { Ok(()) } else { Err(401) }
@@ -152,7 +163,19 @@ mod tests {
             host: (!host.is_empty()).then(|| host.to_owned()),
             origin: origin.map(str::to_owned),
             authorization: authorization.map(|value| value.as_bytes().to_vec()),
+            is_foreign: false,
         }
+    }
+
+    /// A request that a browser says to be of another site is refused, also without an origin; the page
+    /// itself may be linked.
+    #[test]
+    fn images_of_others_are_refused() {
+        let authorizer = Authorizer::new(&[], None);
+        let local = Some(IpAddr::from([127, 0, 0, 1]));
+        let foreign = Claims { is_foreign: true, ..claims("localhost", None, None) };
+        assert_eq!(authorizer.judge(&foreign, local), Err(403));
+        assert_eq!(authorizer.judge_place(&foreign, local), Ok(()));
     }
 
     /// Loopback names, the address that was reached and listed names are served, in any case and

@@ -460,7 +460,16 @@ impl DiskWriter {
         let mut has_deleted = false;
         loop {
             let catalog = &self.shared.catalog;
-            let last_ns = |number: u64| catalog.get(number).and_then(|segment| segment.last_ns);
+            // A clock may have been wrong: no packet is later than the end of its segment.
+            let closed_ns = |number: u64| {
+                let about = fs::metadata(self.path(number, Kind::Index)).ok()?;
+                let since = about.modified().ok()?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+                i64::try_from(since.as_nanos()).ok()
+            };
+            let last_ns = |number: u64| {
+                let last_ns = catalog.get(number)?.last_ns?;
+                Some(closed_ns(number).map_or(last_ns, |closed_ns| closed_ns.min(last_ns)))
+            };
             // A segment without packets is deleted with the next one that has some.
             let mut stored = self.stored.segments.iter().enumerate();
             let first = stored.find_map(|(at, (number, _))| Some((at, last_ns(*number)?)));

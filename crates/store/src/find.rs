@@ -22,6 +22,7 @@
 
 mod capture;
 mod follow;
+mod options;
 mod places;
 mod segment;
 mod spans;
@@ -37,7 +38,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::block::{self, Interface, PLACE_BYTES};
 use crate::files::{self, Kind, SEGMENTS};
-use crate::flow_event::NameRole;
 use crate::flows::Flows;
 use crate::index::{Damaged, Index, NAMELESS, reversed};
 use crate::journal::StoredEvent;
@@ -49,6 +49,7 @@ use spans::Spans;
 
 pub use capture::Writer;
 pub use follow::POLL_MS;
+pub use options::FindOptions;
 pub(crate) use segment::number_of;
 pub use summary::{Damage, PINNED, Summary, segment_name};
 
@@ -58,35 +59,11 @@ const MADE_MAX: usize = 8;
 /// Segments in a row that a listing may miss.
 const GAP_MAX: u64 = 16;
 
+/// Packets after which a search looks whether it is still wanted.
+const STOP_PACKETS: usize = 4096;
+
 /// A segment with fewer packets to find than one in this many bytes is read, not mapped.
 const SPARSE_BYTES: u64 = 16 << 10;
-
-/// Restrictions of a search.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FindOptions {
-    /// Packets from this time on, ns since 1970.
-    pub from_ns: Option<i64>,
-    /// Packets before this time.
-    pub to_ns: Option<i64>,
-    /// Also names that are rivals of the chosen one ([`NameRole::Candidate`]).
-    pub candidates: bool,
-    /// Also names that DNS flows queried ([`NameRole::Lookup`]).
-    pub lookups: bool,
-}
-
-impl FindOptions {
-    fn wants_time(&self, ts_ns: i64) -> bool {
-        self.from_ns.is_none_or(|from| from <= ts_ns) && self.to_ns.is_none_or(|to| ts_ns < to)
-    }
-
-    fn wants_role(&self, role: u8) -> bool {
-        match role {
-            role if role == NameRole::Candidate as u8 => self.candidates,
-            role if role == NameRole::Lookup as u8 => self.lookups,
-            _ => true,
-        }
-    }
-}
 
 /// A packet that was found.
 #[derive(Clone, Copy, Debug)]
@@ -138,6 +115,12 @@ struct Search<'a, 'v> {
     /// The known beginnings of runs.
     runs: BTreeSet<u64>,
     summary: Summary,
+    /// The position behind the last segment that was read.
+    end: u64,
+    /// A segment was deleted meanwhile.
+    has_gone: bool,
+    /// See [`Finder::stop_when`].
+    is_unwanted: Arc<AtomicBool>,
     visit: &'a mut Visit<'v>,
 }
 
@@ -145,9 +128,24 @@ impl Finder {
     /// Opens a folder with stored packets, pinned ones among them.
     pub fn open(directory: &Path) -> Result<Finder, StoreError> {
         let mut finder = Finder::open_alone(directory)?;
-        // It may not exist.
-        finder.pinned = Finder::open_alone(&files::pinned(directory)).ok().map(Box::new);
+        finder.open_pinned()?;
         Ok(finder)
+    }
+
+    /// Opens the folder of pinned packets, if there is one.
+    fn open_pinned(&mut self) -> Result<(), StoreError> {
+        let folder = files::pinned(&self.directory);
+        if self.pinned.is_none() && folder.is_dir() {
+            self.pinned = match Finder::open_alone(&folder) {
+                Ok(mut pinned) => {
+                    pinned.stop_when(Arc::clone(&self.is_unwanted));
+                    Some(Box::new(pinned))
+                }
+                Err(StoreError::NoStore(_)) => None,
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(())
     }
 
     /// The same without pinned packets.
@@ -195,35 +193,55 @@ impl Finder {
         visit: &mut Visit<'_>,
         is_scan: bool,
     ) -> Result<Summary, StoreError> {
-        let mut summary = self.run_pinned(query, options, visit, is_scan)?;
-        if !summary.is_broken_off {
-            let numbers = self.numbers()?;
-            let all = 0..numbers.len();
-            summary.add(self.search(&numbers, all, query, options, visit, is_scan)?.summary);
+        let oldest = self.numbers()?.first().copied();
+        let (mut summary, end) = self.run_pinned(query, options, visit, is_scan, 0)?;
+        if summary.is_broken_off {
+            return Ok(summary);
+        }
+        let numbers = self.numbers()?;
+        let all = 0..numbers.len();
+        let search = self.search(&numbers, all, query, options, visit, is_scan)?;
+        let has_gone = search.has_gone || oldest < numbers.first().copied();
+        summary.add(search.summary);
+        if has_gone && !summary.is_broken_off {
+            // Its pinned packets may have come after the others were read.
+            self.open_pinned()?;
+            summary.add(self.run_pinned(query, options, visit, is_scan, end)?.0);
         }
         Ok(summary)
     }
 
-    /// Visits the pinned packets, which are older than all others.
+    /// Visits the pinned packets from position `from` on, which are older than all others; returns
+    /// the position behind them.
     fn run_pinned(
         &mut self,
         query: &Query,
         options: FindOptions,
         visit: &mut Visit<'_>,
         is_scan: bool,
-    ) -> Result<Summary, StoreError> {
-        let Some(pinned) = &mut self.pinned else { return Ok(Summary::default()) };
+        from: u64,
+    ) -> Result<(Summary, u64), StoreError> {
+        let Some(pinned) = &mut self.pinned else { return Ok((Summary::default(), from)) };
         // One list of interfaces, which only grows.
         pinned.interfaces = std::mem::take(&mut self.interfaces);
+        let (mut packets, mut bytes) = (0, 0);
         let mut marked = |found: FoundPacket<'_>| {
+            if found.position < from {
+                return ControlFlow::Continue(());
+            }
+            (packets, bytes) = (packets + 1, bytes + found.frame.len() as u64);
             visit(FoundPacket { segment: found.segment | PINNED, ..found })
         };
-        let summary = pinned.run(query, options, &mut marked, is_scan);
+        let numbers = pinned.numbers()?;
+        let all = 0..numbers.len();
+        let found = pinned.search(&numbers, all, query, options, &mut marked, is_scan);
+        let found = found.map(|search| (search.summary, search.end));
         self.interfaces = std::mem::take(&mut pinned.interfaces);
-        let mut summary = summary?;
+        let (mut summary, end) = found?;
+        (summary.packets, summary.bytes) = (packets, bytes);
         summary.damaged.iter_mut().for_each(|damage| damage.segment |= PINNED);
         summary.segments_without_index.iter_mut().for_each(|number| *number |= PINNED);
-        Ok(summary)
+        Ok((summary, end))
     }
 
     /// Visits the matches in one segment; names are known from all of them.
@@ -291,7 +309,17 @@ impl Finder {
             false => (query.terms.iter().map(|_| Spans::default()).collect(), BTreeSet::new()),
         };
         let (spans, runs) = spans;
-        let mut search = Search { query, options, spans, runs, summary: Summary::default(), visit };
+        let mut search = Search {
+            query,
+            options,
+            spans,
+            runs,
+            summary: Summary::default(),
+            end: 0,
+            has_gone: false,
+            is_unwanted: Arc::clone(&self.is_unwanted),
+            visit,
+        };
         for number in &numbers[shown] {
             if self.is_unwanted.load(Ordering::Acquire) {
                 search.summary.is_broken_off = true;
@@ -302,9 +330,12 @@ impl Finder {
                 None => self.open_segment(*number)?,
             };
             let Some(mut opened) = opened else {
-                search.summary.damaged.extend(self.unreadable(*number));
+                let damage = self.unreadable(*number);
+                search.has_gone |= damage.is_none();
+                search.summary.damaged.extend(damage);
                 continue;
             };
+            search.end = opened.index.identity.position + opened.index.bytes;
             let at = StoreError::at(&opened.path);
             let places = search.places(&mut opened, is_scan, self.seed).map_err(at)?;
             search.summary.segments += 1;
@@ -486,6 +517,10 @@ impl Search<'_, '_> {
         for (at, (place, part)) in places.iter().enumerate() {
             // A packet that matches in several parts of time occurs as often.
             let is_first = at == 0 || places[at - 1].0 != *place;
+            if at % STOP_PACKETS == 0 && self.is_unwanted.load(Ordering::Acquire) {
+                flow = ControlFlow::Break(());
+                break;
+            }
             let offset = u64::from(*place) * PLACE_BYTES;
             // Damage affects only the packets that it touches: each of the others is found by its
             // own place.

@@ -24,6 +24,7 @@ use larder_wire::{Addr, Name, packet};
 use crate::find::{Finder, FoundPacket};
 use crate::flow_event::NameRole;
 use crate::options::StoreError;
+use crate::query::WITH_PORTS;
 
 /// Flows that are counted one by one.
 const FLOWS_MAX: usize = 1 << 20;
@@ -81,8 +82,9 @@ impl Tally {
 }
 
 /// Counts by flow.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FoundFlows {
+    flows_max: usize,
     flows: HashMap<Option<FlowKey>, Tally>,
     /// Packets of flows for which that has no room.
     others: u64,
@@ -101,7 +103,19 @@ pub struct Row {
     pub names: Vec<Name>,
 }
 
+impl Default for FoundFlows {
+    fn default() -> FoundFlows {
+        FoundFlows::with_limit(FLOWS_MAX)
+    }
+}
+
 impl FoundFlows {
+    /// For this number of flows at most.
+    pub fn with_limit(flows_max: usize) -> FoundFlows {
+        let (flows, segments) = (HashMap::new(), BTreeSet::new());
+        FoundFlows { flows_max, flows, others: 0, all: Tally::default(), segments }
+    }
+
     /// Counts a packet.
     pub fn take(&mut self, found: &FoundPacket<'_>) {
         let bytes = u64::from(found.original_len);
@@ -109,7 +123,7 @@ impl FoundFlows {
         self.segments.insert(found.segment);
         let packet = packet::decode(found.link_type(), found.frame).ok();
         let key = packet.map(|packet| FlowKey::of(&packet).0);
-        if self.flows.len() < FLOWS_MAX || self.flows.contains_key(&key) {
+        if self.flows.len() < self.flows_max || self.flows.contains_key(&key) {
             self.flows.entry(key).or_default().add(found.ts_ns, bytes);
         } else {
             self.others += 1;
@@ -234,7 +248,7 @@ fn write_times(tally: &Tally, out: &mut Vec<u8>) {
 
 /// A flow as a word of a query.
 pub fn word(key: &FlowKey) -> String {
-    let has_ports = matches!(key.protocol, protocol::TCP | protocol::UDP);
+    let has_ports = WITH_PORTS.contains(&key.protocol);
     let end = |addr: Addr, port: u16| match (IpAddr::from(addr), has_ports) {
         (ip, true) => SocketAddr::new(ip, port).to_string(),
         (ip, false) => ip.to_string(),

@@ -10,8 +10,8 @@
 //! The packets of each place keep their order; packets of one time come in the order of the places.
 //!
 //! A machine that is slow is waited for up to [`Limits::deadline`] in all, and a second longer for
-//! each mebibyte that it sent. Then the search goes on without it, and [`Merged`] names it: what it
-//! had sent by then is in the result, and what follows is missing.
+//! each mebibyte that it sent. Then the search completes without it, and its [`Outcome`] says so:
+//! what it had sent by then is in the result, and what follows is missing.
 //!
 //! Bounds: for each place `BATCHES_MAX` batches of [`BATCH_BYTES`], or one packet.
 
@@ -297,7 +297,7 @@ impl<'a> Sending<'a> {
         Sending { sender, stop, batch: Batch::default(), interfaces: 0, since: Instant::now() }
     }
 
-    /// Takes a packet; a break: nobody wants it any more.
+    /// Takes a packet; a break: the merge has ended.
     fn take(&mut self, found: &FoundPacket<'_>) -> ControlFlow<()> {
         let batch = &mut self.batch;
         let new = found.interfaces.get(self.interfaces..).unwrap_or_default();

@@ -34,7 +34,7 @@ use crate::block::Interface;
 use crate::files;
 use crate::find::{FindOptions, Finder, FoundPacket};
 use crate::flow_event::{Batch, FlowEvent};
-use crate::options::{Options, PinOptions, StoreError};
+use crate::options::{Options, PinOptions, Reserve, StoreError};
 
 /// Bytes of a batch, about.
 const BATCH_BYTES: usize = 2 << 20;
@@ -51,9 +51,11 @@ pub(crate) trait PinnedStore: fmt::Debug + Send {
     fn append(&mut self, batch: &Batch<'_>) -> Result<(), StoreError>;
     /// See [`Store`](crate::Store).
     fn wait_for_room(&self, bytes: u64, patience: Duration) -> bool;
-    /// Waits until all that was appended is in files; false when the disk has failed meanwhile, or
-    /// made no progress for `patience`.
-    fn wait_until_written(&self, patience: Duration) -> bool;
+    /// A number that grows when packets are dropped or lost.
+    fn losses(&self) -> u64;
+    /// Waits until all that was appended is in files; false when something was lost since there were
+    /// `losses`, or when the disk made no progress for `patience`.
+    fn wait_until_written(&mut self, losses: u64, patience: Duration) -> bool;
     /// See [`Store`](crate::Store).
     fn finish(self: Box<Self>) -> Result<(), StoreError>;
 }
@@ -109,6 +111,8 @@ impl Pins {
             // They were made less when they were stored.
             privacy: Default::default(),
             age: None,
+            // Space is short when segments are deleted for the reserve, and pins would be deleted first.
+            reserve: Reserve::default(),
             // It has seen the whole segment.
             hook: None,
             pins: None,
@@ -171,7 +175,7 @@ impl Pins {
         interfaces: &[Interface],
     ) -> Result<Pinned, StoreError> {
         let mut open = self.open(interfaces)?;
-        let first = open.next;
+        let (first, losses) = (open.next, open.store.losses());
         let (mut begins, ends) = events(finder, number, chosen, first)?;
         begins.sort_by_key(|event| event.first_packet);
         let mut begins = begins.into_iter().peekable();
@@ -210,7 +214,7 @@ impl Pins {
         let batch = Batch { blocks: &[], offsets: &[], first_packet: open.next, events: &ends };
         open.store.append(&batch)?;
         let packets = open.next - first;
-        let is_written = open.store.wait_until_written(PATIENCE);
+        let is_written = open.store.wait_until_written(losses, PATIENCE);
         self.open = Some(open);
         Ok(match is_written {
             true => Pinned { packets, failed: chosen.positions.len() as u64 - packets },

@@ -48,7 +48,7 @@ use larder_wire::Addr;
 pub(crate) use expression::Expression;
 pub use parse::time_ns;
 pub(crate) use pattern::Pattern;
-pub(crate) use term::Term;
+pub(crate) use term::{Term, WITH_PORTS};
 
 /// Conditions of a query, at most.
 const WORDS_MAX: usize = 4096;

@@ -328,7 +328,7 @@ impl ServerLoop {
             if is_woken {
                 let _ = wake.eventfd.clear();
                 // Before looking: bytes that are published from here on wake the thread again.
-                wake.is_woken.store(false, Ordering::Release);
+                wake.is_woken.swap(false, Ordering::AcqRel);
                 for server in servers.iter_mut().flatten() {
                     server.bodies().for_each(|body| body.leave_revoked(&common.catalog));
                     server.wake(&poller, now_ms, &mut common);

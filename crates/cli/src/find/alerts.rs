@@ -13,7 +13,7 @@
 //! Bounds: a line of [`larder_annotate::feeds::LINE_BYTES_MAX`]; one alert at a time. Cost: one
 //! search for each alert.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io::BufRead;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::terminal;
 use larder_settings::terminal::eprint_quietly;
 use larder_store::Query;
-use larder_store::many::{Limits, Place, Question};
+use larder_store::many::{self, Limits, Place, Question};
 use larder_wire::civil::Civil;
 use larder_wire::json::write_string;
 use serde_json::Value;
@@ -83,14 +83,21 @@ pub fn run(
     let Some(directory) = &settings.write else {
         return Err(Failure::usage("--alerts writes a file for each alert; add -w DIR"));
     };
+    if !matches!(Endpoint::from(directory.clone()), Endpoint::Path(_)) {
+        let directory = directory.display().to_string();
+        return Err(Failure::usage(format!(
+            "-w {}: with --alerts, -w names a directory",
+            directory.escape_debug()
+        )));
+    }
     std::fs::create_dir_all(directory).map_err(|error| {
         Failure::file(directory.display(), &error, "-w with --alerts wants a directory")
     })?;
     let progress = Arc::new(Progress::default());
     let text = input::open(&Endpoint::from(log.to_owned()), &progress).map_err(failed)?;
     let mut log_reader = Log::new(text.reader);
-    let (mut counts, mut names) = (Counts::default(), HashSet::new());
-    let (mut is_whole, mut is_empty) = (true, true);
+    let (mut counts, mut names) = (Counts::default(), HashMap::new());
+    let (mut is_whole, mut is_empty, mut places) = (true, true, places.to_vec());
     loop {
         let item = log_reader
             .advance()
@@ -114,7 +121,7 @@ pub fn run(
         };
         counts.alerts += 1;
         let path = directory.join(file_name(&alert, &mut names));
-        let found = search(settings, &alert, question, places, limits, &path)?;
+        let found = search(settings, &alert, question, &mut places, limits, &path)?;
         is_whole &= found.is_whole;
         counts.packets += found.packets;
         counts.files += u64::from(found.packets > 0);
@@ -161,7 +168,7 @@ fn search(
     settings: &Find,
     alert: &Alert,
     question: Option<&Question>,
-    places: &[Place],
+    places: &mut Vec<Place>,
     limits: &Limits,
     path: &Path,
 ) -> Result<Found, Failure> {
@@ -183,6 +190,13 @@ fn search(
     let (summary, outcomes) = packets(settings, &own, places, limits, output)?;
     let lines = outcome_lines(places, &summary, &outcomes);
     lines.iter().for_each(|line| eprint_quietly(line));
+    // A machine that has failed once is not waited for again.
+    let mut at = 0;
+    places.retain(|place| {
+        let outcome = outcomes.get(at);
+        at += 1;
+        !matches!((place, outcome), (Place::Machine(..), Some(many::Outcome::Failed(_))))
+    });
     Ok(Found { packets: summary.packets, is_whole: lines.is_empty() })
 }
 
@@ -209,7 +223,7 @@ fn row(format: &str, alert: &Alert, path: &Path, packets: u64) -> String {
 }
 
 /// A name that no other alert of this run has.
-fn file_name(alert: &Alert, names: &mut HashSet<String>) -> PathBuf {
+fn file_name(alert: &Alert, names: &mut HashMap<String, u64>) -> PathBuf {
     let time = Civil::from_ns(alert.time_ns).rfc3339();
     // Nanoseconds are more than logs have; colons are no part of names on some systems.
     let time = String::from_utf8_lossy(&time[..26]).replace(':', "-");
@@ -230,13 +244,12 @@ fn file_name(alert: &Alert, names: &mut HashSet<String>) -> PathBuf {
         base += "_";
         base += part;
     }
-    let mut name = base.clone();
-    let mut number = 2;
-    while !names.insert(name.clone()) {
-        name = format!("{base}-{number}");
-        number += 1;
+    let number = names.entry(base.clone()).or_insert(0);
+    *number += 1;
+    match number {
+        1 => format!("{base}.pcapng").into(),
+        number => format!("{base}-{number}.pcapng").into(),
     }
-    format!("{name}.pcapng").into()
 }
 
 /// The alert of a line; `None`: it cannot be read.

@@ -193,7 +193,8 @@ fn row(value: &Value) -> Option<Row> {
     Some(Row {
         flow: match &value["flow"] {
             Value::Null => None,
-            flow => Some(flow.as_str()?.to_owned()),
+            // Of any other text no search could be made, and it would reach the terminal.
+            flow => Some(flow.as_str().filter(|flow| is_flow(flow))?.to_owned()),
         },
         tally: Tally {
             packets: value["packets"].as_u64()?,
@@ -203,6 +204,12 @@ fn row(value: &Value) -> Option<Row> {
         },
         names: names.collect::<Option<_>>()?,
     })
+}
+
+/// True for the characters of a flow: addresses, ports, a protocol.
+fn is_flow(text: &str) -> bool {
+    text.len() < 128
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:[]-/%".contains(&byte))
 }
 
 /// The rows of all places, those with the most bytes first.

@@ -119,7 +119,7 @@ settings! {
             .why("Rules on data retention often limit the age of packets."),
         pub store_pin: Option<Text> = STORE.word().none("none")
             .value("QUERY")
-            .help("Keep packets that match this query when others go")
+            .help("Keep packets that match this query for longer")
             .more("The query is one of larder find, without times. Before larder deletes a segment, it \
                 copies the matching packets to the directory pinned in the -w directory. larder find \
                 finds them there.")

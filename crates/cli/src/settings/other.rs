@@ -14,7 +14,10 @@ pub const DEMO: Command = Command {
     path: &["demo"],
     about: "Annotate a small recording that is part of the program",
     long: "Runs annotate on a recording of real programs (a name server, web servers, clients), and \
-explains the names in the log.",
+explains the names in the log.
+
+With --ui it repeats the recording at real speed, with the time of day. Open the printed address in a \
+browser to see the page of larder annotate --ui. Ctrl-C ends it.",
     settings: Demo::ROWS,
 };
 
@@ -24,6 +27,13 @@ settings! {
         pub format: &'static str = OUTPUT.choice(&["text", "ecs", "zeek", "csv"]).default("text")
             .help("Choose the log format")
             .why("The formats are those of larder annotate."),
+        pub ui: bool = RUN.switch()
+            .help("Repeat the recording, and serve a page for a browser")
+            .why("The page then shows live traffic, without a capture of your own."),
+        pub listen: Text = RUN.word().default("127.0.0.1:8080")
+            .value("ADDR:PORT")
+            .help("Serve the page of --ui at this loopback address")
+            .why("With port 0 the system chooses a port, which larder prints."),
         pub quiet: bool = OUTPUT.switch()
             .help("Print the log only, without the explanation")
             .why("The explanation is printed to standard error."),

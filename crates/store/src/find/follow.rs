@@ -66,7 +66,7 @@ impl Finder {
         idle: &mut dyn FnMut() -> ControlFlow<()>,
         visit: &mut Visit<'_>,
     ) -> Result<Summary, StoreError> {
-        let before = self.run_pinned(query, options, visit, false)?;
+        let (before, _) = self.run_pinned(query, options, visit, false, 0)?;
         if before.is_broken_off {
             return Ok(before);
         }

@@ -17,12 +17,13 @@
 //! joined with others, once those of all flows of a segment in which other headers have it.
 
 use std::io;
+use std::sync::atomic::Ordering;
 
 use larder_wire::scope::Scope;
 
-use super::Search;
 use super::segment::Opened;
 use super::spans::{Spans, is_in};
+use super::{STOP_PACKETS, Search};
 use crate::FlowKey;
 use crate::block::PLACE_BYTES;
 use crate::flows::Flows;
@@ -138,7 +139,10 @@ impl Search<'_, '_> {
                 places.push(place);
             }
         };
-        for (flow, place) in &flows.packets {
+        for (at, (flow, place)) in flows.packets.iter().enumerate() {
+            if at % STOP_PACKETS == 0 && self.is_unwanted.load(Ordering::Acquire) {
+                break;
+            }
             take(Some(&flows.list[*flow as usize].key), *place);
         }
         flows.without_flow.iter().for_each(|place| take(None, *place));

@@ -72,6 +72,8 @@ impl Opened {
                 let (lacks_index, flows, damage, whole) = (false, None, None, None);
                 Ok(Some(Opened { path, source, bytes, index, lacks_index, flows, damage, whole }))
             }
+            // It was deleted after it was opened: its files go one after the other.
+            None if open_closed(directory, number)?.is_none() => Ok(None),
             _ => {
                 let opened = Opened::made(path, source, bytes, number, &[], seed)?;
                 Ok(opened.map(|mut opened| {

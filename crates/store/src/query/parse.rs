@@ -1,7 +1,7 @@
 //! Reads the text of a query.
 //!
 //! ```text
-//! query      either { "or" either }            bare words alone need no "or" between them
+//! query      either { "or" either } | WORD { WORD }      bare words alone are alternatives
 //! either     one { "and" one }
 //! one        "not" one | "(" query ")" | FIELD [OPERATOR] VALUE | tcp | udp | ip | vlan .. | WORD
 //! ```
@@ -9,7 +9,7 @@
 //! `&&`, `||` and `!` are `and`, `or` and `not`. A text in double quotes is one word, and a name.
 //! Fields are those of Stenographer and pcap-filter, and the names that Wireshark has for them.
 //!
-//! Bounds: [`TEXT_BYTES_MAX`], [`TERMS_MAX`], [`DEPTH_MAX`]; linear in the text.
+//! Bounds: [`TEXT_BYTES_MAX`], [`WORDS_MAX`], [`DEPTH_MAX`]; linear in the text.
 
 use larder_wire::times;
 
@@ -97,13 +97,8 @@ pub(super) fn read(text: &str, now_ns: i64) -> Result<(Expression, Vec<Term>), Q
         return Err(QueryError::TooMany);
     }
     let tokens = tokens(text)?;
-    let is_list = tokens.iter().all(|token| match token.kind {
-        Kind::Word => !is_reserved(token.text),
-        Kind::Text | Kind::End => true,
-        _ => false,
-    });
     let mut parser = Parser { text, tokens, at: 0, depth: 0, terms: Vec::new(), times: 0, now_ns };
-    let expression = if is_list { parser.list()? } else { parser.any()? };
+    let expression = if parser.is_list() { parser.list()? } else { parser.any()? };
     match parser.peek().kind {
         Kind::End => Ok((expression, parser.terms)),
         Kind::Close => Err(parser.wrong("the end, since no parenthesis is open")),
@@ -169,10 +164,22 @@ impl<'a> Parser<'a> {
         Ok(Expression::Term(self.terms.len() - 1))
     }
 
+    /// True if only bare words come, up to the end or a closing parenthesis.
+    fn is_list(&self) -> bool {
+        let rest = &self.tokens[self.at..];
+        let words = rest.iter().take_while(|token| match token.kind {
+            Kind::Word => !is_reserved(token.text),
+            Kind::Text => true,
+            _ => false,
+        });
+        let count = words.count();
+        count > 0 && matches!(rest[count].kind, Kind::End | Kind::Close)
+    }
+
     /// Bare words: alternatives.
     fn list(&mut self) -> Result<Expression, QueryError> {
         let mut any = Vec::new();
-        while self.peek().kind != Kind::End {
+        while !matches!(self.peek().kind, Kind::End | Kind::Close) {
             any.push(self.bare()?);
         }
         Ok(Expression::any(any))
@@ -206,7 +213,7 @@ impl<'a> Parser<'a> {
             }
             Token { kind: Kind::Open, .. } => {
                 self.next();
-                let inner = self.any()?;
+                let inner = if self.is_list() { self.list()? } else { self.any()? };
                 if !self.takes(Kind::Close) {
                     return Err(self.wrong("and, or, or a closing parenthesis"));
                 }
@@ -239,7 +246,8 @@ impl<'a> Parser<'a> {
             ALONE.iter().find(|(name, _)| name.eq_ignore_ascii_case(token.text))
         {
             self.next();
-            let alone = self.term(term.clone())?;
+            let alone_term = term.clone();
+            let alone = self.term(alone_term.clone())?;
             // As in `tcp port 443` of pcap-filter.
             let of_port = self.peek();
             return match field_of(of_port.text) {
@@ -247,7 +255,7 @@ impl<'a> Parser<'a> {
                     let port = self.field(field)?;
                     Ok(Expression::all(vec![alone, port]))
                 }
-                Some(Field::Protocol) if token.text.starts_with("ip") => {
+                Some(Field::Protocol) if matches!(alone_term, Term::IsV4(_)) => {
                     let protocol = self.field(Field::Protocol)?;
                     Ok(Expression::all(vec![alone, protocol]))
                 }

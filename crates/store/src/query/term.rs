@@ -10,7 +10,7 @@ use super::pattern::{Pattern, pattern};
 use crate::FlowKey;
 
 /// Protocols whose flows have ports.
-const WITH_PORTS: [u8; 5] = [protocol::TCP, protocol::UDP, 33, 132, 136];
+pub(crate) const WITH_PORTS: [u8; 5] = [protocol::TCP, protocol::UDP, 33, 132, 136];
 
 /// One condition.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -35,7 +35,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>, QueryError> {
         let rest = &text[at..];
         let operator = OPERATORS.iter().find(|operator| rest.starts_with(**operator));
         let (kind, len) = match (first, operator) {
-            (' ' | '\t' | '\n' | '\r', _) => {
+            (space, _) if space.is_ascii_whitespace() => {
                 at += 1;
                 continue;
             }
@@ -66,8 +66,9 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>, QueryError> {
                 (kind, len)
             }
         };
+        debug_assert!(len > 0, "each token has a character");
         tokens.push(Token { kind, text: &rest[..len], at });
-        at += len;
+        at += len.max(1);
     }
     tokens.push(Token { kind: Kind::End, text: "", at: text.len() });
     Ok(tokens)
@@ -77,8 +78,9 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>, QueryError> {
 /// names, and Community IDs, may have its characters.
 fn word_len(rest: &str) -> usize {
     let is_end = |c: char| c.is_ascii_whitespace() || matches!(c, '(' | ')' | '"');
-    let ends = [rest.find(is_end), rest.find("&&"), rest.find("||")];
-    let len = ends.into_iter().flatten().min().unwrap_or(rest.len());
+    let word = &rest[..rest.find(is_end).unwrap_or(rest.len())];
+    let ends = [word.find("&&"), word.find("||")];
+    let len = ends.into_iter().flatten().min().unwrap_or(word.len());
     let operator = rest[..len].find(['=', '!', '~', '<', '>']);
     operator.filter(|at| field_of(&rest[..*at]).is_some()).unwrap_or(len)
 }

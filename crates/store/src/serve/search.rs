@@ -50,6 +50,9 @@ use crate::query::{Query, QueryError, time_ns};
 /// Searches at once.
 pub const SEARCHES_MAX: usize = 8;
 
+/// Flows of a search, which wait in memory.
+const FLOWS_MAX: usize = 1 << 17;
+
 /// Parts that wait for a client.
 const PARTS_MAX: usize = 4;
 
@@ -274,7 +277,7 @@ fn run(
     finder.stop_when(is_unwanted);
     let mut left = wanted.limit;
     if wanted.format != Format::Pcapng {
-        let mut flows = FoundFlows::default();
+        let mut flows = FoundFlows::with_limit(FLOWS_MAX);
         let mut visit = |found: FoundPacket<'_>| {
             flows.take(&found);
             left = left.saturating_sub(1);
@@ -339,6 +342,10 @@ fn send_flows(
                 }
             }
         }
+    }
+    if flows.others() > 0 && format == Format::Flows {
+        let text = format!("{} packets of further flows; narrow the search", flows.others());
+        part.extend_from_slice(&error_line(&text, None));
     }
     if let Some(lack) = summary.lack().filter(|_| format != Format::Csv) {
         part.extend_from_slice(&error_line(&lack, None));

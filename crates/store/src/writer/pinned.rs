@@ -26,20 +26,28 @@ impl PinnedStore for Store {
         Store::wait_for_room(self, bytes, patience)
     }
 
-    fn wait_until_written(&self, patience: Duration) -> bool {
+    fn losses(&self) -> u64 {
         let counts = &self.shared.counts;
+        let counts = [&counts.disk_errors, &counts.packets_dropped, &counts.packets_lost];
+        counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    fn wait_until_written(&mut self, losses: u64, patience: Duration) -> bool {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let (errors, mut before, mut since) = (load(&counts.disk_errors), 0, Instant::now());
+        let (mut before, mut since) = (0, Instant::now());
         loop {
-            let written = load(&counts.bytes_written);
-            if written >= self.filled {
-                return true;
-            }
-            if load(&counts.disk_errors) > errors || since.elapsed() >= patience {
+            let counts = &self.shared.counts;
+            let done = load(&counts.bytes_written) + load(&counts.bytes_lost);
+            if self.losses() != losses || since.elapsed() >= patience {
+                // What was lost is never written: the next wait counts from here.
+                self.filled = self.filled.min(done);
                 return false;
             }
-            if written != before {
-                (before, since) = (written, Instant::now());
+            if done >= self.filled {
+                return true;
+            }
+            if done != before {
+                (before, since) = (done, Instant::now());
             }
             self.wake();
             thread::sleep(Duration::from_millis(1));

@@ -41,6 +41,9 @@ fn words_of_the_field_are_read() {
         ("tcp port 443", "and(Protocol(6) Port(443, 443))"),
         ("a.example 192.0.2.1", "or(name example.a 192.0.2.1..192.0.2.1)"),
         ("a.example or b.example and tcp", "or(name example.a and(name example.b Protocol(6)))"),
+        ("(a.example b.example) and tcp", "and(or(name example.a name example.b) Protocol(6))"),
+        ("a.example\u{c}b.example", "or(name example.a name example.b)"),
+        ("IP proto 47", "and(IsV4(true) Protocol(47))"),
         ("(a.example or b.example) and tcp", "and(or(name example.a name example.b) Protocol(6))"),
         ("not a.example and tcp", "and(not(name example.a) Protocol(6))"),
         ("!(udp||icmp)", "not(or(Protocol(17) Protocol(1)))"),
@@ -154,7 +157,8 @@ proptest! {
         words in prop::collection::vec(
             prop_oneof![
                 prop::sample::select(vec![
-                    "and", "or", "not", "(", ")", "!", "!=", "==", "~", "<", "name", "host",
+                    "and", "or", "not", "(", ")", "!", "!=", "\u{b}", "\u{c}", "\r", "\u{85}",
+                    "==", "~", "<", "name", "host",
                     "net", "port", "vlan", "after", "ago", "mask", "flow", "tcp", "ip", "src",
                     "\"", "443", "1-", "192.0.2.1", "192.0.2.0/24", "-1h", "*", "\\", "é",
                 ]).prop_map(str::to_owned),
