@@ -15,7 +15,7 @@
 //! after two minutes, and the next sender has its turn. The listener is closed with its reader, which notices at the
 //! next connection that it is not needed any more.
 //!
-//! Bound: a sender has the memory of a capture that is merged, and at most [`WAITING_MAX`] wait.
+//! Bound: a sender has the memory of a capture that is merged, and at most `WAITING_MAX` wait.
 
 use std::fmt;
 use std::io;

@@ -6,7 +6,7 @@
 //! Response: Read     the body, up to its end; a body that was cut is an error, never an end
 //! ```
 //!
-//! Bounds: [`HEAD_BYTES_MAX`] of headers; every wait for the server is limited by the time that the
+//! Bounds: `HEAD_BYTES_MAX` of headers; every wait for the server is limited by the time that the
 //! caller gives. Redirects are not followed. There is no TLS.
 
 use std::io::{self, BufRead, BufReader, Read, Write};

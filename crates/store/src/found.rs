@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Flows are those of the packets' keys: connections that use a port again are one row. Bounds:
-//! [`FLOWS_MAX`] flows, packets of further ones are counted together; [`NAMES_MAX`] names a flow.
+//! `FLOWS_MAX` flows, packets of further ones are counted together; [`NAMES_MAX`] names a flow.
 //! Cost: a decoded header and a lookup for each packet; for names, the events of the segments in
 //! which packets were found.
 

@@ -13,7 +13,7 @@
 //! each mebibyte that it sent. Then the search completes without it, and its [`Outcome`] says so:
 //! what it had sent by then is in the result, and what follows is missing.
 //!
-//! Bounds: for each place `BATCHES_MAX` batches of [`BATCH_BYTES`], or one packet.
+//! Bounds: for each place `BATCHES_MAX` batches of `BATCH_BYTES`, or one packet.
 
 use std::fmt;
 use std::io::Read;

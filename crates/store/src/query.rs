@@ -32,7 +32,7 @@
 //! Each condition is one about a packet, so that `not` means all other packets, also those that
 //! have no flow. VLAN and VNI are known of flows only: a packet of ARP has none here.
 //!
-//! Bounds: [`TEXT_BYTES_MAX`], [`WORDS_MAX`], and those of `parse`.
+//! Bounds: [`TEXT_BYTES_MAX`], `WORDS_MAX`, and those of `parse`.
 
 mod expression;
 mod parse;
