@@ -116,6 +116,12 @@ pub trait Respond {
         bytes_left: u64,
     ) -> io::Result<usize>;
 
+    /// How much longer than [`Limits::stall_ms`] a client of this body may receive nothing, in
+    /// milliseconds: some clients wait for other servers first.
+    fn patience_ms(&self, _body: &Self::Body) -> u64 {
+        0
+    }
+
     /// Counts an event of a client.
     fn count(&mut self, _change: Change) {}
 }
@@ -216,7 +222,10 @@ impl<B> HttpServer<B> {
     /// Drops clients that were too slow, and accepts again after a pause.
     pub fn expire(&mut self, poller: &Poller, now_ms: u64, respond: &mut impl Respond<Body = B>) {
         for place in &mut self.clients {
-            let deadline_ms = place.as_ref().and_then(Client::deadline_ms);
+            let deadline_ms = place.as_mut().and_then(|client| {
+                let patience_ms = client.body().map_or(0, |body| respond.patience_ms(body));
+                Some(client.deadline_ms()?.saturating_add(patience_ms))
+            });
             if deadline_ms.is_some_and(|deadline_ms| now_ms >= deadline_ms) {
                 *place = None;
                 respond.count(Change::Stalled);

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 const FIRST_TOKEN: u64 = 7;
 const BIG_BYTES: usize = 16 << 20;
 
+/// A piece of a body that no socket takes eight times.
+static LONG: [u8; 1 << 20] = [b'.'; 1 << 20];
+
 /// Steps of a body that a script makes.
 enum Act {
     Send(&'static [u8]),
@@ -23,6 +26,7 @@ enum Act {
 #[derive(Default)]
 struct Script {
     is_ready: bool,
+    patience_ms: u64,
     changes: Vec<Change>,
 }
 
@@ -42,6 +46,7 @@ impl Respond for Script {
             "/known" => stream(b"", Some(10), vec![Send(b"hello"), Send(b"world")]),
             "/chunks" => stream(b"first", None, vec![Send(b"a"), Send(b"0123456789")]),
             "/later" => stream(b"", None, vec![Send(b"a"), Later, Send(b"b")]),
+            "/long" => stream(b"", None, (0..8).map(|_| Send(&LONG)).collect()),
             "/short" => stream(b"", Some(10), vec![Send(b"hello")]),
             "/broken" => stream(b"", None, vec![Send(b"hello"), Break]),
             _ => Body::UnknownLength,
@@ -84,6 +89,10 @@ impl Respond for Script {
             body.pop_front();
         }
         Ok(sent)
+    }
+
+    fn patience_ms(&self, _: &VecDeque<Act>) -> u64 {
+        self.patience_ms
     }
 
     fn count(&mut self, change: Change) {
@@ -266,6 +275,26 @@ fn who_does_not_read_costs_no_turns() {
     });
     assert_eq!(world.server.received(), [8 << 10]);
     world.now_ms = 10_000;
+    world.turn();
+    assert!(world.server.is_idle());
+    assert_eq!(world.script.changes, [Change::Accepted, Change::Stalled]);
+}
+
+/// A client of a body that gives more time is dropped that much later.
+#[test]
+fn bodies_may_give_time() {
+    let mut world = keep_alive();
+    world.script.patience_ms = 50_000;
+    let _client = world.client("GET /long HTTP/1.1\r\n\r\n");
+    let mut quiet = 0;
+    world.until(|world| {
+        quiet = if world.turn() == 0 { quiet + 1 } else { 0 };
+        quiet == 10
+    });
+    world.now_ms = 59_999;
+    world.turn();
+    assert!(!world.server.is_idle());
+    world.now_ms = 60_000;
     world.turn();
     assert!(world.server.is_idle());
     assert_eq!(world.script.changes, [Change::Accepted, Change::Stalled]);

@@ -17,6 +17,9 @@ use super::request::{self, Range, What};
 use super::search::{Search, Searches, Wanted, Wrong};
 use crate::catalog::{Catalog, Segment};
 
+/// How much longer a client of a search may receive nothing: ten minutes.
+const PATIENCE_MS: u64 = 600_000;
+
 /// Shared by all clients.
 pub struct Common {
     pub catalog: Arc<Catalog>,
@@ -116,6 +119,14 @@ impl Respond for Common {
         }?;
         self.counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(bytes)
+    }
+
+    /// A search of several machines takes the earliest packets first, and those of the others later.
+    fn patience_ms(&self, body: &Sent) -> u64 {
+        match body {
+            Sent::Packets(_) => 0,
+            Sent::Found(_) => PATIENCE_MS,
+        }
     }
 
     fn count(&mut self, change: Change) {
