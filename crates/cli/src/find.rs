@@ -214,10 +214,9 @@ fn packets(
                 false => ControlFlow::Continue(()),
             };
             finder.stop_when(Arc::clone(&limits.stop));
-            let found = match (settings.follow, settings.scan) {
-                (true, _) => finder.follow(query, options, &mut idle, &mut visit),
-                (false, true) => finder.scan(query, options, &mut visit),
-                (false, false) => finder.find(query, options, &mut visit),
+            let found = match settings.follow {
+                true => finder.follow(query, options, &mut idle, &mut visit),
+                false => question.find(&mut finder, &mut visit),
             };
             (found.map_err(|error| in_folder(path, &error))?, Vec::new())
         }

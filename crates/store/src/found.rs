@@ -74,10 +74,7 @@ impl Tally {
     }
 
     fn add(&mut self, ts_ns: i64, bytes: u64) {
-        self.first_ns = if self.packets == 0 { ts_ns } else { self.first_ns.min(ts_ns) };
-        self.last_ns = if self.packets == 0 { ts_ns } else { self.last_ns.max(ts_ns) };
-        self.packets += 1;
-        self.bytes += bytes;
+        *self = self.joined(Tally { packets: 1, bytes, first_ns: ts_ns, last_ns: ts_ns });
     }
 }
 
@@ -147,11 +144,8 @@ impl FoundFlows {
 
     /// The flows, those with the most bytes first, with the names that the store of `finder` has:
     /// of the segments in which packets were found.
-    pub fn rows(&self, finder: Option<&Finder>) -> Result<Vec<Row>, StoreError> {
-        let mut names = match finder {
-            Some(finder) => self.names(finder)?,
-            None => HashMap::new(),
-        };
+    pub fn rows(&self, finder: &Finder) -> Result<Vec<Row>, StoreError> {
+        let mut names = self.names(finder)?;
         let mut rows: Vec<Row> = self
             .flows
             .iter()
@@ -160,9 +154,7 @@ impl FoundFlows {
                 Row { flow: key.as_ref().map(word), tally: *tally, names }
             })
             .collect();
-        rows.sort_by_cached_key(|row| {
-            (Reverse(row.tally.bytes), row.tally.first_ns, row.flow.clone())
-        });
+        sort(&mut rows);
         Ok(rows)
     }
 
@@ -231,6 +223,11 @@ impl Row {
         let names = names.join(" ").replace('"', "\"\"");
         out.extend_from_slice(format!(",\"{names}\"\r\n").as_bytes());
     }
+}
+
+/// Sorts rows: those with the most bytes first.
+pub fn sort(rows: &mut [Row]) {
+    rows.sort_by_cached_key(|row| (Reverse(row.tally.bytes), row.tally.first_ns, row.flow.clone()));
 }
 
 /// The columns of [`Row::write_csv`].

@@ -111,6 +111,14 @@ pub enum Outcome {
 }
 
 impl Question {
+    /// Searches a folder, by its indexes or by a scan.
+    pub fn find(&self, finder: &mut Finder, visit: &mut Visit<'_>) -> Result<Summary, StoreError> {
+        match self.is_scan {
+            true => finder.scan(&self.query, self.options, visit),
+            false => finder.find(&self.query, self.options, visit),
+        }
+    }
+
     /// The target of a request for this query.
     pub fn target(&self, format: &str, packets: u64) -> String {
         let mut pairs = form_urlencoded::Serializer::new(String::from("/find?"));
@@ -350,11 +358,7 @@ fn search(
             };
             let found = Finder::open(path).and_then(|mut finder| {
                 finder.stop_when(Arc::clone(&limits.stop));
-                let Question { query, options, .. } = question;
-                match question.is_scan {
-                    true => finder.scan(query, *options, &mut visit),
-                    false => finder.find(query, *options, &mut visit),
-                }
+                question.find(&mut finder, &mut visit)
             });
             found.map_or_else(
                 |error: StoreError| Outcome::Failed(error.to_string()),

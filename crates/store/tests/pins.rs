@@ -148,7 +148,7 @@ fn pins_have_limits() {
 #[test]
 fn a_failure_is_counted() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("pinned"), "a file in the place of the folder").unwrap();
+    std::fs::write(folder.path().join("pinned"), "a file, not a folder").unwrap();
     let limited = Options {
         budget_bytes: 64 << 10,
         pins: pins("udp", 1 << 20, u32::MAX),

@@ -3,7 +3,6 @@
 //! Each store is searched by a thread of its own, and counts by itself; a machine sends its flows
 //! as lines of JSON. Flows that several stores have are joined.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
@@ -17,7 +16,7 @@ use larder_serve::http_client;
 use larder_settings::amounts::grouped;
 use larder_settings::exit::Failure;
 use larder_settings::terminal;
-use larder_store::found::{CSV_HEADER, FoundFlows, NAMES_MAX, Row, Tally};
+use larder_store::found::{self, CSV_HEADER, FoundFlows, NAMES_MAX, Row, Tally};
 use larder_store::many::{Limits, Outcome, Place, Question, refused};
 use larder_store::{Finder, FoundPacket, Summary};
 use larder_wire::Name;
@@ -140,13 +139,9 @@ fn search(place: &Place, question: &Question, limits: &Limits) -> Found {
                 left -= 1;
                 if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
-            let (query, options) = (&question.query, question.options);
-            let summary = match question.is_scan {
-                true => finder.scan(query, options, &mut visit),
-                false => finder.find(query, options, &mut visit),
-            };
+            let summary = question.find(&mut finder, &mut visit);
             let summary = summary.map_err(|error| error.to_string())?;
-            let rows = flows.rows(Some(&finder)).map_err(|error| error.to_string())?;
+            let rows = flows.rows(&finder).map_err(|error| error.to_string())?;
             Ok((OfPlace { rows, others: flows.others() }, summary, None))
         }
         Place::Machine(at, token) => {
@@ -213,9 +208,9 @@ fn is_flow(text: &str) -> bool {
 }
 
 /// The rows of all places, those with the most bytes first.
-fn joined(found: Vec<OfPlace>) -> Vec<Row> {
-    let mut found = found.into_iter();
-    let (Some(first), rest) = (found.next(), found) else { return Vec::new() };
+fn joined(of_places: Vec<OfPlace>) -> Vec<Row> {
+    let mut of_places = of_places.into_iter();
+    let (Some(first), rest) = (of_places.next(), of_places) else { return Vec::new() };
     let mut rows = first.rows;
     let mut known: HashMap<Option<String>, usize> =
         rows.iter().enumerate().map(|(at, row)| (row.flow.clone(), at)).collect();
@@ -236,7 +231,7 @@ fn joined(found: Vec<OfPlace>) -> Vec<Row> {
             }
         }
     }
-    rows.sort_by_cached_key(|row| (Reverse(row.tally.bytes), row.tally.first_ns, row.flow.clone()));
+    found::sort(&mut rows);
     rows
 }
 

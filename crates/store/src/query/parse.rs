@@ -246,8 +246,7 @@ impl<'a> Parser<'a> {
             ALONE.iter().find(|(name, _)| name.eq_ignore_ascii_case(token.text))
         {
             self.next();
-            let alone_term = term.clone();
-            let alone = self.term(alone_term.clone())?;
+            let alone = self.term(term.clone())?;
             // As in `tcp port 443` of pcap-filter.
             let of_port = self.peek();
             return match field_of(of_port.text) {
@@ -255,7 +254,7 @@ impl<'a> Parser<'a> {
                     let port = self.field(field)?;
                     Ok(Expression::all(vec![alone, port]))
                 }
-                Some(Field::Protocol) if matches!(alone_term, Term::IsV4(_)) => {
+                Some(Field::Protocol) if matches!(term, Term::IsV4(_)) => {
                     let protocol = self.field(Field::Protocol)?;
                     Ok(Expression::all(vec![alone, protocol]))
                 }
@@ -301,9 +300,6 @@ impl<'a> Parser<'a> {
     }
 
     fn value(&mut self, field: Field, operator: &str) -> Result<Expression, QueryError> {
-        if field == Field::Name {
-            return self.name();
-        }
         let Token { kind: Kind::Word | Kind::Text, text, .. } = self.peek() else {
             return Err(self.wrong(expected(field)));
         };
@@ -347,7 +343,7 @@ impl<'a> Parser<'a> {
 
     fn name(&mut self) -> Result<Expression, QueryError> {
         let Token { kind: Kind::Word | Kind::Text, text, .. } = self.peek() else {
-            return Err(self.wrong("a name, such as www.example.com or *.example.com"));
+            return Err(self.wrong(expected(Field::Name)));
         };
         if text.is_empty() || text.len() > NAME_BYTES_MAX {
             return Err(self.wrong(format!("a name of 1 to {NAME_BYTES_MAX} bytes")));

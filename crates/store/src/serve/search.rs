@@ -332,7 +332,7 @@ fn send_flows(
             if format == Format::Csv {
                 part.extend_from_slice(CSV_HEADER.as_bytes());
             }
-            for row in flows.rows(Some(finder))?.iter().take(wanted.flows) {
+            for row in flows.rows(finder)?.iter().take(wanted.flows) {
                 match format {
                     Format::Csv => row.write_csv(&mut part),
                     _ => row.write_json(&mut part),
