@@ -15,7 +15,8 @@
 //!
 //! Invariants
 //! 1. At any moment one of `N.pcapng` and `N.pcapng.zst` is whole: the compressed file is on the disk
-//!    before it gets its name, also without [`Options::sync`](crate::Options).
+//!    before it gets its name, also without [`Options::sync`](crate::Options), and is not written any
+//!    more: when the compressor goes on, the catalog says that the segment is final.
 //!
 //! Only the disk writer renames and deletes files of closed segments, so the budget and the compressor
 //! are never at the same one. A segment whose compression fails stays as it is, until the next start.
@@ -143,7 +144,7 @@ impl Compressor {
         Ok(Some(written + table.len() as u64))
     }
 
-    /// Waits until the disk writer has taken the file. It may pause after an error of the disk; one
+    /// Waits until the file is in its place. The disk writer may pause after an error of the disk; one
     /// file waits.
     fn hand_over(&mut self, compressed: Compressed) {
         *self.shared.compressed() = Some(compressed);
@@ -151,5 +152,67 @@ impl Compressor {
             self.disk_writer.unpark();
             thread::park_timeout(LOOK / 100);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{Catalog, Hook};
+    use crate::disk_writer::{DiskWriter, Files};
+    use crate::recover::StoredSegments;
+
+    /// When the compressor may go on, the segment that it handed over is final. Else it compresses
+    /// that again, into the file that has its final name by then. Invariant 1 of `compress`.
+    #[test]
+    fn what_was_handed_over_is_final() {
+        const SEGMENTS: u64 = 2000;
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = Arc::new(Catalog::new(folder.path()));
+        let path = |number, kind| files::path(folder.path(), number, kind);
+        let mut stored = StoredSegments::default();
+        for number in 0..SEGMENTS {
+            let file = Content::File(path(number, Kind::Closed), 8);
+            stored.segments.push_back((number, 8));
+            catalog.put(Segment {
+                number,
+                first_position: 8 * number,
+                first_ns: None,
+                last_ns: None,
+                packets: 0,
+                bytes: 8,
+                is_closed: true,
+                header: Arc::default(),
+                content: file.clone(),
+                file: Some(file),
+                is_final: false,
+                hook: Hook::Done,
+            });
+        }
+        let shared = Arc::new(Shared::new(Arc::clone(&catalog), Arc::default()));
+        let options = Options::new(folder.path(), 1 << 20);
+        let disk = Box::new(Files::new(options.access));
+        let disk_writer = DiskWriter::new(Arc::clone(&shared), options, disk, stored, None);
+        let mut not_final: Vec<u64> = Vec::new();
+        thread::scope(|scope| {
+            let disk_writer = scope.spawn(|| disk_writer.run());
+            for number in 0..SEGMENTS {
+                fs::write(path(number, Kind::CompressedPart), b"four").unwrap();
+                *shared.compressed() = Some(Compressed { number, bytes: 4 });
+                disk_writer.thread().unpark();
+                while shared.compressed().is_some() {
+                    std::hint::spin_loop();
+                }
+                let is_final = catalog.get(number).is_some_and(|segment| segment.is_final);
+                if !is_final || !path(number, Kind::Compressed).exists() {
+                    not_final.push(number);
+                }
+            }
+            shared.is_ending.store(true, Ordering::Release);
+            disk_writer.thread().unpark();
+        });
+        assert!(not_final.is_empty(), "{not_final:?}");
+        assert_eq!(shared.counts.segments_compressed.load(Ordering::Relaxed), SEGMENTS);
+        assert_eq!(shared.counts.compressions_failed.load(Ordering::Relaxed), 0);
     }
 }

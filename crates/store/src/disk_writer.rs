@@ -35,7 +35,7 @@ use crate::catalog::{Content, Hook, Segment};
 use crate::files::{self, Kind};
 use crate::flow_names::FlowNames;
 use crate::flows::Flows;
-use crate::growing::{Growing, Shared};
+use crate::growing::{Compressed, Growing, Shared};
 use crate::options::{Counts, Options};
 use crate::pins::Pins;
 use crate::recover::{self, StoredSegments};
@@ -333,7 +333,14 @@ impl DiskWriter {
 
     /// Puts a compressed segment into the place of the other, if there is one.
     fn take_compressed(&mut self) {
-        let Some(compressed) = self.shared.compressed().take() else { return };
+        let Some(compressed) = *self.shared.compressed() else { return };
+        self.place(compressed);
+        // Only now: the compressor then looks for the next one, and must not find this one again.
+        *self.shared.compressed() = None;
+        self.shared.wake_helpers();
+    }
+
+    fn place(&mut self, compressed: Compressed) {
         let number = compressed.number;
         let aside = self.path(number, Kind::CompressedPart);
         let stored = self.stored.segments.iter().position(|(stored, _)| *stored == number);
@@ -370,7 +377,6 @@ impl DiskWriter {
         Counts::add(&counts.bytes_before_compression, before);
         Counts::add(&counts.bytes_after_compression, compressed.bytes);
         self.note_kept();
-        self.shared.wake_helpers();
     }
 
     /// Handles an error of the disk: the bytes in the file stay, as a segment of its own.

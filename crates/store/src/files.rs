@@ -6,6 +6,7 @@
 //!
 //! Files with other names, and captures without such a header, are foreign: they stay unchanged.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -70,20 +71,39 @@ pub(crate) fn parse(name: &str) -> Option<(u64, Kind)> {
     (format!("{number:08}").len() == digits && number < u64::MAX / 2).then_some((number, *kind))
 }
 
-/// All files of segments in a folder, by number and kind, with their bytes.
+/// All files of segments in a folder, by number and kind, with their bytes. A file that is renamed
+/// meanwhile may be missing under both names.
 pub(crate) fn list(directory: &Path) -> io::Result<Vec<(u64, Kind, u64)>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let Some((number, kind)) = entry.file_name().to_str().and_then(parse) else { continue };
+    each(directory, |number, kind, entry| {
         // It may have been deleted meanwhile.
-        let Ok(about) = entry.metadata() else { continue };
-        if about.is_file() {
-            found.push((number, kind, about.len()));
-        }
-    }
+        let about = entry.metadata().ok().filter(fs::Metadata::is_file);
+        found.extend(about.map(|about| (number, kind, about.len())));
+    })?;
     found.sort_unstable();
     Ok(found)
+}
+
+/// Numbers of the segments in a folder that a writer may be working in. No file is looked at: a
+/// segment counts also if its file has another name by then.
+pub(crate) fn numbers(directory: &Path) -> io::Result<BTreeSet<u64>> {
+    let mut found = BTreeSet::new();
+    each(directory, |number, kind, entry| {
+        if SEGMENTS.contains(&kind) && entry.file_type().is_ok_and(|of| of.is_file()) {
+            found.insert(number);
+        }
+    })?;
+    Ok(found)
+}
+
+fn each(directory: &Path, mut visit: impl FnMut(u64, Kind, &fs::DirEntry)) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if let Some((number, kind)) = entry.file_name().to_str().and_then(parse) {
+            visit(number, kind, &entry);
+        }
+    }
+    Ok(())
 }
 
 /// The folder of pinned packets in that of a store.
@@ -151,6 +171,8 @@ impl Identity {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     /// Names and headers of files read back as they were made; other names and captures are
@@ -182,5 +204,27 @@ mod tests {
         for cut in 0..header.len().min(28 + 40) {
             assert_eq!(Identity::parse(&header[..cut]), None, "{cut}");
         }
+    }
+
+    /// A segment is listed also when its file gets its next name between the listing and a look at
+    /// the file.
+    #[test]
+    fn a_renamed_segment_is_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, other] = [Kind::Growing, Kind::Closed].map(|kind| path(folder.path(), 1, kind));
+        fs::write(&one, b"").unwrap();
+        let is_over = AtomicBool::new(false);
+        let missed = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    fs::rename(&one, &other).unwrap();
+                    fs::rename(&other, &one).unwrap();
+                }
+            });
+            let missed = (0..20_000).filter(|_| numbers(folder.path()).unwrap().is_empty()).count();
+            is_over.store(true, Ordering::Relaxed);
+            missed
+        });
+        assert_eq!(missed, 0);
     }
 }

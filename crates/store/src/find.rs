@@ -259,12 +259,7 @@ impl Finder {
 
     /// Numbers of all segments at this time.
     fn numbers(&self) -> Result<Vec<u64>, StoreError> {
-        let listed = files::list(&self.directory).map_err(StoreError::at(&self.directory))?;
-        let numbers: BTreeSet<u64> = listed
-            .iter()
-            .filter(|(_, kind, _)| SEGMENTS.contains(kind))
-            .map(|(number, ..)| *number)
-            .collect();
+        let numbers = files::numbers(&self.directory).map_err(StoreError::at(&self.directory))?;
         let mut numbers: Vec<u64> = numbers.into_iter().collect();
         // A listing may miss a file that is renamed meanwhile under both names.
         let missed: Vec<u64> = numbers

@@ -37,7 +37,7 @@ impl Growing {
 }
 
 /// A segment that the compressor has finished.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Compressed {
     pub number: u64,
     /// Bytes of the compressed file.
@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     pub is_ending: AtomicBool,
     /// The compressor and the hook thread end before the disk writer.
     pub helpers_end: AtomicBool,
-    /// What the compressor has made, until the disk writer takes it.
+    /// What the compressor has made, until the disk writer has put it into its place.
     pub compressed: Mutex<Option<Compressed>>,
     /// Threads that look at the catalog after a segment was closed.
     pub helpers: Mutex<Vec<Thread>>,

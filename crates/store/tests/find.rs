@@ -298,7 +298,7 @@ fn searches_beside_a_writer() {
             let searcher = scope.spawn(|| {
                 let mut searches = Vec::new();
                 while !is_over.load(Ordering::Acquire) {
-                    searches.push(find(folder.path(), &words, FindOptions::default(), false).0);
+                    searches.push(find(folder.path(), &words, FindOptions::default(), false));
                 }
                 searches
             });
@@ -313,9 +313,12 @@ fn searches_beside_a_writer() {
         assert!(searches.len() > 3, "{}", searches.len());
         let all = world.expected(&world.packets, &words, FindOptions::default());
         let mut before = 0;
-        for found in searches {
+        for (found, summary) in searches {
             if budget_bytes == 1 << 30 {
-                assert!(found.len() >= before && found == all[..found.len()]);
+                let count = found.len();
+                let is_prefix = count >= before && found == all[..count];
+                assert!(is_prefix, "{count} after {before}, {summary:?}");
+                assert!(summary.damaged.is_empty(), "{:?}", summary.damaged);
                 before = found.len();
             } else {
                 let genuine = found.iter().filter(|packet| all.binary_search(packet).is_ok());
