@@ -26,12 +26,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
 use larder_io::access::Access;
-use larder_io::cores;
 use larder_io::zstd_frames::{CONTENT_BYTES, Encoder, FrameList};
 
 use crate::catalog::{Content, Segment};
@@ -42,8 +40,8 @@ use crate::options::{Counts, Options};
 /// Content of the first frame: the section and its interfaces.
 const FIRST_BYTES: usize = 4 << 10;
 
-/// Time after which the catalog is looked at again, if nothing wakes the thread.
-const LOOK: Duration = Duration::from_secs(1);
+/// Time between two looks whether the file is in its place.
+const POLL: Duration = Duration::from_millis(10);
 
 /// The state of the thread.
 #[derive(Debug)]
@@ -64,29 +62,15 @@ impl Compressor {
         Compressor { shared, directory, access: *access, disk_writer, encoder, first: 0 }
     }
 
-    pub fn run(mut self) {
-        // Without it the thread competes with others for the cores.
-        let _ = cores::lower_priority();
-        while !self.is_ending() {
-            match self.next() {
-                Some(segment) => self.take(&segment),
-                None => thread::park_timeout(LOOK),
-            }
-        }
-    }
-
-    fn is_ending(&self) -> bool {
-        self.shared.helpers_end.load(Ordering::Acquire)
-    }
-
     /// The oldest segment that is closed and not compressed.
-    fn next(&mut self) -> Option<Segment> {
+    pub fn next(&mut self) -> Option<Segment> {
         let segment = self.shared.catalog.first_from(self.first, |segment| !segment.is_final)?;
         self.first = segment.number;
         matches!(segment.file, Some(Content::File(..))).then_some(segment)
     }
 
-    fn take(&mut self, segment: &Segment) {
+    /// Compresses it, and waits until the file is in its place.
+    pub fn take(&mut self, segment: &Segment) {
         let Some(Content::File(path, _)) = &segment.file else { return };
         let number = segment.number;
         let aside = files::path(&self.directory, number, Kind::CompressedPart);
@@ -122,7 +106,7 @@ impl Compressor {
         let (mut content, mut frame) = (Vec::new(), Vec::new());
         let (mut at, mut written) = (0, 0);
         while at < bytes {
-            if self.is_ending() || self.shared.catalog.get(number).is_none() {
+            if self.shared.helpers_must_end() || self.shared.catalog.get(number).is_none() {
                 return Ok(None);
             }
             let is_first = at == 0;
@@ -148,18 +132,21 @@ impl Compressor {
     /// file waits.
     fn hand_over(&mut self, compressed: Compressed) {
         *self.shared.compressed() = Some(compressed);
-        while self.shared.compressed().is_some() && !self.is_ending() {
+        while self.shared.compressed().is_some() && !self.shared.helpers_must_end() {
             self.disk_writer.unpark();
-            thread::park_timeout(LOOK / 100);
+            thread::park_timeout(POLL);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
     use crate::catalog::{Catalog, Hook};
-    use crate::disk_writer::{DiskWriter, Files};
+    use crate::disk::Files;
+    use crate::disk_writer::DiskWriter;
     use crate::recover::StoredSegments;
 
     /// When the compressor may go on, the segment that it handed over is final. Else it compresses

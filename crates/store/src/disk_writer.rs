@@ -16,22 +16,20 @@
 //! segment is deleted first, with all its files. The age of the oldest segment is checked once a
 //! second, also while no packets come.
 
-use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use larder_io::access::Access;
-use larder_io::disk::{FileWriter, O_DIRECT, PAGE_BYTES, Space};
-use larder_mem::object::{Lease, Phase, Reader, ReaderOptions};
+use larder_io::disk::PAGE_BYTES;
+use larder_mem::object::{Phase, Reader, ReaderOptions};
 
 use crate::block::Walker;
 use crate::catalog::{Content, Hook, Segment};
+use crate::disk::{Disk, is_full};
 use crate::files::{self, Kind};
 use crate::flow_names::FlowNames;
 use crate::flows::Flows;
@@ -55,90 +53,6 @@ const AGE_CHECK: Duration = Duration::from_secs(1);
 
 /// Longest pause after an error of the disk.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-
-/// The files of segments; tests replace them by slow or full ones.
-#[doc(hidden)]
-pub trait Disk: Send + fmt::Debug {
-    /// Creates the two files of a segment that grows; the second begins with `header`.
-    fn begin(&mut self, packets: &Path, journal: &Path, header: &[u8]) -> io::Result<()>;
-    /// Appends to the packets.
-    fn write(&mut self, lease: Lease);
-    /// Appends to the events.
-    fn append_journal(&mut self, frames: &[u8]) -> io::Result<()>;
-    /// Waits until all bytes are in the files.
-    fn flush(&mut self) -> io::Result<()>;
-    /// Ends the segment; `sync`: and waits until it is on the disk.
-    fn end(&mut self, sync: bool) -> io::Result<()>;
-    /// Writes a whole file next to its place, then renames it.
-    fn save(&mut self, path: &Path, aside: &Path, bytes: &[u8], sync: bool) -> io::Result<()>;
-    /// The space of the file system of a folder.
-    fn space(&mut self, directory: &Path) -> io::Result<Space> {
-        larder_io::disk::space(directory)
-    }
-}
-
-/// The real files.
-#[doc(hidden)]
-#[derive(Debug, Default)]
-pub struct Files {
-    packets: FileWriter,
-    journal: Option<File>,
-    access: Access,
-}
-
-impl Files {
-    /// Files with the mode and group of `access`.
-    pub fn new(access: Access) -> Files {
-        Files { access, ..Files::default() }
-    }
-}
-
-impl Disk for Files {
-    fn begin(&mut self, packets: &Path, journal: &Path, header: &[u8]) -> io::Result<()> {
-        let mut file = self.access.create(journal)?;
-        file.write_all(header)?;
-        self.journal = Some(file);
-        let file = self.access.create(packets)?;
-        // Not every file system supports it.
-        let direct = OpenOptions::new().write(true).custom_flags(O_DIRECT).open(packets).ok();
-        self.packets.begin_direct(file, direct);
-        Ok(())
-    }
-
-    fn write(&mut self, lease: Lease) {
-        self.packets.write(lease);
-    }
-
-    fn append_journal(&mut self, frames: &[u8]) -> io::Result<()> {
-        self.journal.as_mut().map_or(Ok(()), |file| file.write_all(frames))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.packets.flush().map(|_| ())
-    }
-
-    fn end(&mut self, sync: bool) -> io::Result<()> {
-        self.journal = None;
-        match self.packets.end() {
-            Some(file) if sync => file.sync_data(),
-            _ => Ok(()),
-        }
-    }
-
-    fn save(&mut self, path: &Path, aside: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
-        let mut file = self.access.create(aside)?;
-        file.write_all(bytes)?;
-        if sync {
-            file.sync_data()?;
-        }
-        fs::rename(aside, path)
-    }
-}
-
-/// The disk, or this user's quota, is full.
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
 
 #[derive(Debug)]
 pub(crate) struct DiskWriter {
@@ -498,7 +412,10 @@ impl DiskWriter {
         let Ok(space) = self.disk.space(&self.options.directory) else { return Ok(()) };
         let reserve = self.options.reserve.bytes_of(space.total_bytes);
         let spare = (self.options.segment_bytes / 8).clamp(SPARE_BYTES_MIN, SPARE_BYTES_MAX);
-        let wanted = reserve.saturating_add(bytes).saturating_add(spare);
+        // Pinned packets need room before their segment is deleted; else older pinned ones are deleted
+        // for it.
+        let copy = if self.pins.is_some() { self.options.segment_bytes + 2 * spare } else { 0 };
+        let wanted = reserve.saturating_add(bytes).saturating_add(spare + copy);
         // Counts deleted bytes, not free space: some file systems free it later.
         let lacking = wanted.saturating_sub(space.free_bytes);
         if lacking == 0 || self.delete_oldest(lacking) || space.free_bytes >= reserve + bytes {
@@ -547,6 +464,9 @@ impl DiskWriter {
                     Counts::add(&counts.packets_not_pinned, pinned.failed);
                 }
                 Err(error) => {
+                    let segment = self.shared.catalog.get(number);
+                    let packets = segment.map_or(0, |segment| segment.packets);
+                    Counts::add(&counts.packets_not_pinned, packets);
                     let line = counts.log.error("packets not pinned");
                     line.number("segment", number).text("error", error);
                 }

@@ -1,7 +1,7 @@
 //! Segments that are being written, shared by writer and disk writer.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::Thread;
 
@@ -76,6 +76,11 @@ impl Shared {
     pub fn wake_helpers(&self) {
         let helpers = self.helpers.lock().unwrap_or_else(|poison| poison.into_inner());
         helpers.iter().for_each(Thread::unpark);
+    }
+
+    /// The compressor and the hook thread must end.
+    pub fn helpers_must_end(&self) -> bool {
+        self.helpers_end.load(Ordering::Acquire)
     }
 
     pub fn compressed(&self) -> MutexGuard<'_, Option<Compressed>> {

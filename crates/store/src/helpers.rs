@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
-use crate::catalog::{Catalog, Content, Hook};
+use larder_io::cores;
+
+use crate::catalog::{Catalog, Content, Hook, Segment};
 use crate::compress::Compressor;
 use crate::growing::Shared;
 use crate::hook::Hooks;
@@ -14,6 +16,26 @@ use crate::options::Options;
 
 /// Time between two looks at what is left to do.
 const POLL: Duration = Duration::from_millis(1);
+
+/// Time after which the catalog is looked at again, if nothing wakes the thread.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Takes one ready segment after the other until the store ends.
+fn run<T>(
+    shared: &Shared,
+    mut of: T,
+    next: impl Fn(&mut T) -> Option<Segment>,
+    take: impl Fn(&mut T, &Segment),
+) {
+    // Without it the thread competes with others for the cores.
+    let _ = cores::lower_priority();
+    while !shared.helpers_must_end() {
+        match next(&mut of) {
+            Some(segment) => take(&mut of, &segment),
+            None => thread::park_timeout(LOOK),
+        }
+    }
+}
 
 /// The threads that the options ask for.
 #[derive(Debug)]
@@ -30,12 +52,15 @@ impl Helpers {
     ) -> io::Result<Helpers> {
         let thread = |name: &str| thread::Builder::new().name(name.into());
         let compressor = options.compress.then(|| {
-            let compressor = Compressor::new(Arc::clone(shared), options, disk_writer.clone());
-            thread("compress").spawn(move || compressor.run())
+            let shared = Arc::clone(shared);
+            let compressor = Compressor::new(Arc::clone(&shared), options, disk_writer.clone());
+            thread("compress")
+                .spawn(move || run(&shared, compressor, Compressor::next, Compressor::take))
         });
         let hooks = options.hook.clone().map(|hook| {
-            let hooks = Hooks::new(Arc::clone(shared), options, hook);
-            thread("hook").spawn(move || hooks.run())
+            let shared = Arc::clone(shared);
+            let hooks = Hooks::new(Arc::clone(&shared), options, hook);
+            thread("hook").spawn(move || run(&shared, hooks, Hooks::next, Hooks::take))
         });
         let helpers = Helpers { compressor: compressor.transpose()?, hooks: hooks.transpose()? };
         let threads = helpers.all().map(|thread| thread.thread().clone());

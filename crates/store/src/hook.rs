@@ -18,12 +18,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_io::access::Access;
-use larder_io::cores;
 use larder_io::program::Program;
 
 use crate::catalog::{Content, Hook as State, Segment};
@@ -40,9 +38,8 @@ pub(crate) const GRACE: Duration = Duration::from_secs(5);
 /// Time between the request to end and the end by force.
 const TERMINATE: Duration = Duration::from_secs(1);
 
-/// Time after which a running program, or the catalog, is looked at again.
+/// Time after which a running program is looked at again.
 const POLL: Duration = Duration::from_millis(20);
-const LOOK: Duration = Duration::from_secs(1);
 
 /// The state of the thread.
 #[derive(Debug)]
@@ -73,22 +70,8 @@ impl Hooks {
         Hooks { shared, directory, access, hook, compresses, first: 0 }
     }
 
-    pub fn run(mut self) {
-        let _ = cores::lower_priority();
-        while !self.is_ending() {
-            match self.next() {
-                Some(segment) => self.take(&segment),
-                None => thread::park_timeout(LOOK),
-            }
-        }
-    }
-
-    fn is_ending(&self) -> bool {
-        self.shared.helpers_end.load(Ordering::Acquire)
-    }
-
     /// The oldest segment whose hook has not run, if it is ready for it.
-    fn next(&mut self) -> Option<Segment> {
+    pub fn next(&mut self) -> Option<Segment> {
         let is_waiting = |segment: &Segment| !matches!(segment.hook, State::Failed | State::Done);
         let segment = self.shared.catalog.first_from(self.first, is_waiting)?;
         self.first = segment.number;
@@ -96,7 +79,8 @@ impl Hooks {
         is_ready.then_some(segment)
     }
 
-    fn take(&mut self, segment: &Segment) {
+    /// Runs its hook, again if that fails.
+    pub fn take(&mut self, segment: &Segment) {
         let number = segment.number;
         let Some(Content::File(path, _) | Content::Compressed(path, _)) = &segment.file else {
             return;
@@ -138,7 +122,7 @@ impl Hooks {
     /// Waits before another try; false: the store ends.
     fn pause(&self) -> bool {
         let until = Instant::now() + self.hook.pause;
-        while !self.is_ending() {
+        while !self.shared.helpers_must_end() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return true;
@@ -171,7 +155,7 @@ impl Hooks {
                 let why = format!("killed after {} s", self.hook.limit.as_secs());
                 return End::Failure(why, program.last_line());
             }
-            if self.is_ending() {
+            if self.shared.helpers_must_end() {
                 let since: &mut Instant = ends.get_or_insert_with(Instant::now);
                 if since.elapsed() >= GRACE {
                     stop(&mut program);

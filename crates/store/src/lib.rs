@@ -48,6 +48,7 @@
 mod block;
 pub mod catalog;
 mod compress;
+mod disk;
 mod disk_writer;
 mod extras;
 mod files;
@@ -76,7 +77,7 @@ mod writer;
 pub use block::Interface;
 pub use catalog::{Catalog, Content, Segment};
 #[doc(hidden)]
-pub use disk_writer::{Disk, Files};
+pub use disk::{Disk, Files};
 pub use find::{Damage, FindOptions, Finder, FoundPacket, Summary};
 pub use flow_event::{Batch, FlowEvent, NameRole};
 pub use larder_wire::flow_key::FlowKey;

@@ -265,7 +265,8 @@ counts! {
     segments_deleted,
     /// Packets that were pinned before their segment was deleted.
     packets_pinned,
-    /// Packets that were to be pinned, and were deleted because the disk failed.
+    /// Packets that were to be pinned, and were deleted because the disk failed; of a segment that
+    /// could not be searched, all.
     packets_not_pinned,
     /// Bytes of closed segments with their indexes, now.
     bytes_kept,

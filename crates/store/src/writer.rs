@@ -30,7 +30,8 @@ use larder_mem::object::{Filler, Kind, Notice, ObjectStore, Plan, Post, Room, St
 
 use crate::block::{self, Interface, PACKET_BYTES};
 use crate::catalog::{Catalog, Content, Hook, Segment};
-use crate::disk_writer::{Disk, DiskWriter, Files, warn_of_space};
+use crate::disk::{Disk, Files};
+use crate::disk_writer::{DiskWriter, warn_of_space};
 use crate::files::{self, Identity};
 use crate::flow_event::Batch;
 use crate::growing::{Growing, Shared};

@@ -3,6 +3,7 @@
 mod common;
 
 use std::io;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -12,7 +13,10 @@ use std::time::Duration;
 use common::*;
 use larder_io::disk::Space;
 use larder_mem::object::{Lease, Notice, Post};
-use larder_store::{Counts, Disk, Files, Options, Reserve, Store};
+use larder_store::{
+    Counts, Disk, Files, FindOptions, Finder, FoundPacket, Options, PinOptions, Query, Reserve,
+    Store,
+};
 use larder_testkit::skip::skip;
 use larder_testkit::wait::{PATIENCE, until_so};
 
@@ -241,13 +245,37 @@ fn who_waits_loses_nothing() {
     check_books(folder.path(), &counts, next - 1);
 }
 
-/// A small full file system, mounted in a name space of the test. The newest packets that fit are
-/// stored, and none of them is lost; the oldest are deleted for them before the budget is used up.
-#[test]
-fn a_full_file_system() {
+/// Runs `check` on a small file system: in this test again, in a name space of its own.
+fn on_a_small_disk(test: &str, size: &str, check: fn(&Path)) {
     const CHILD: &str = "LARDER_TEST_SMALL_DISK";
     if let Some(folder) = std::env::var_os(CHILD) {
-        let folder = Path::new(&folder);
+        return check(Path::new(&folder));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mount = "mount -t tmpfs -o size=$1 tmpfs \"$2\" || exit 77; shift 2; exec \"$@\"";
+    let output = std::process::Command::new("unshare")
+        .args(["-m", "sh", "-c", mount, "sh", size])
+        .arg(folder.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(CHILD, folder.path())
+        .output();
+    match output {
+        Ok(output) if output.status.success() => {}
+        Ok(output)
+            if !matches!(output.status.code(), Some(1 | 32 | 77)) || output.stdout.len() > 20 =>
+        {
+            panic!("{}", String::from_utf8_lossy(&[output.stdout, output.stderr].concat()))
+        }
+        _ => skip(test, "no name space to mount a small file system in"),
+    }
+}
+
+/// A small full file system. The newest packets that fit are stored, and none of them is lost; the
+/// oldest are deleted for them before the budget is used up.
+#[test]
+fn a_full_file_system() {
+    on_a_small_disk("a_full_file_system", "1m", |folder| {
         let mut options = options(folder);
         options.segment_bytes = 256 << 10;
         let log = options.log.clone();
@@ -274,26 +302,42 @@ fn a_full_file_system() {
         assert_eq!(numbers, newest);
         assert!(numbers.len() > 400, "{}", numbers.len());
         assert!(load(&counts.segments_deleted) > 10);
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let mount = "mount -t tmpfs -o size=1m tmpfs \"$1\" || exit 77; shift; exec \"$@\"";
-    let output = std::process::Command::new("unshare")
-        .args(["-m", "sh", "-c", mount, "sh"])
-        .arg(folder.path())
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "a_full_file_system", "--nocapture"])
-        .env(CHILD, folder.path())
-        .output();
-    match output {
-        Ok(output) if output.status.success() => {}
-        Ok(output)
-            if !matches!(output.status.code(), Some(1 | 32 | 77)) || output.stdout.len() > 20 =>
-        {
-            panic!("{}", String::from_utf8_lossy(&[output.stdout, output.stderr].concat()))
+    });
+}
+
+/// On a small full file system, segments are deleted for pinned packets, and no pinned ones for new
+/// ones.
+#[test]
+fn a_full_file_system_keeps_pins() {
+    on_a_small_disk("a_full_file_system_keeps_pins", "2m", |folder| {
+        let mut options = options(folder);
+        options.segment_bytes = 128 << 10;
+        let query = Query::read("port 3", 0).unwrap();
+        options.pins = Some(PinOptions { query, budget_bytes: 1 << 30, packets_of_flow: u32::MAX });
+        let mut store = Store::open(options, &interfaces()).unwrap();
+        let counts = store.counts().clone();
+        let mut next = 1;
+        for number in 0..8000 {
+            let mut made = Made::default();
+            let port = if number % 10 == 0 { 3 } else { 4 };
+            made.packet(0, number, &udp([10, 0, 0, 1], port, [10, 0, 1, 1], 53, &[0; 1000]));
+            made.append(&mut store, &mut next);
+            assert!(store.wait_for_room(64 << 10, Duration::from_secs(20)));
         }
-        _ => skip("a_full_file_system", "no name space to mount a small file system in"),
-    }
+        store.finish().unwrap();
+        let load = |count: &AtomicU64| count.load(Relaxed);
+        assert_eq!((load(&counts.packets_lost), load(&counts.packets_not_pinned)), (0, 0));
+        assert!(load(&counts.segments_deleted) > 20);
+        let mut finder = Finder::open(folder).unwrap();
+        let query = Query::read("port 3", 0).unwrap();
+        let mut found = Vec::new();
+        let mut visit = |packet: FoundPacket<'_>| {
+            found.push(packet.ts_ns);
+            ControlFlow::Continue(())
+        };
+        finder.find(&query, FindOptions::default(), &mut visit).unwrap();
+        assert!(found.iter().copied().eq((0..8000).step_by(10)), "{}", found.len());
+    });
 }
 
 /// A part of the disk stays free: the oldest segments are deleted for it. Without a segment to
