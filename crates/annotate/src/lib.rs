@@ -18,6 +18,7 @@
 //! | `lines` | logs in one file, or rotated by size and time |
 //! | [`sink`] | the ordered end: log, packets with names, DNS answers |
 //! | `store_sink` | packets and names of flows for the packet store |
+//! | [`stored`] | flows that were found in a packet store, in the formats of the log |
 //! | [`live`] | interfaces as input |
 //! | [`seen`] | what records show: names, clients, oddities, in bounded tables |
 //! | `live_stats`, `figures`, `control` | statistics, control socket and metrics of a running capture |
@@ -63,6 +64,7 @@ pub mod sink;
 pub mod sort;
 mod stated;
 pub mod store_sink;
+pub mod stored;
 pub mod worker;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};

@@ -11,7 +11,6 @@ use std::sync::atomic::Ordering;
 
 use larder_io::batch::Purpose;
 use larder_io::output::Output;
-use larder_store::flow_event::{FlowEvent, NameRole};
 use larder_wire::capture::write;
 use larder_wire::{Addr, Name};
 
@@ -29,7 +28,7 @@ use crate::record::FlowRecord;
 use crate::seen::Noted;
 use crate::sort::Sorter;
 use crate::store_sink::StoreSink;
-use crate::worker::{Body, Ended, Output as Made, Place};
+use crate::worker::{Body, Ended, Output as Made, flow_event};
 use crate::{Error, Progress};
 
 /// `dns.log` in a folder.
@@ -137,7 +136,7 @@ impl Writer {
         let mut statements = InOrder::default();
         let is_observed = self.progress.live_stats.is_observed();
         for &(who, at) in order {
-            let Ended { place, body, trial, .. } = outputs[who].ended[at];
+            let Ended { place, body, trial, flow_event, .. } = outputs[who].ended[at];
             // Most records take no part.
             if trial.is_none() && !matches!(body, Body::Undecided(_)) {
                 continue;
@@ -156,8 +155,8 @@ impl Writer {
             let server = (destination.addr, destination.port);
             let subject = Subject::new(*scope, began_ns, source.addr, server);
             let is_other = self.evidence.decide(&subject, destination);
-            if is_other && let Some(naming) = &destination.naming {
-                add_name(flow_events, &place, &naming.name);
+            if let (Some(naming), Some(at)) = (&destination.naming, flow_event) {
+                flow_event::add_choice(&mut flow_events[at as usize], naming, is_other);
             }
             evidence::leave_out([source, destination], least);
             self.counted.count(record);
@@ -242,18 +241,6 @@ impl Sink for Writer {
             self.now_ns = end_ns;
         }
         self.log.end_batch(self.is_live, end_ns, &self.progress)
-    }
-}
-
-/// Adds a name to the event of the record at `place`, so that the packet store finds the flow by it.
-fn add_name(flow_events: &mut [FlowEvent], place: &Place, name: &Name) {
-    let of_record = flow_events.iter_mut().rfind(|event| {
-        event.key == place.key
-            && event.first_packet == place.first_packet
-            && event.end_packet.is_some()
-    });
-    if let Some(event) = of_record {
-        event.names.push((NameRole::Destination, name.clone()));
     }
 }
 

@@ -7,7 +7,7 @@
 
 mod each_packet;
 mod extracted;
-mod flow_event;
+pub(crate) mod flow_event;
 mod lane;
 mod live;
 mod statements;
@@ -173,6 +173,8 @@ pub struct Ended {
     pub body: Body,
     /// The index of its trial in [`Output::trials`].
     pub trial: Option<u32>,
+    /// The index of its event in [`Output::flow_events`].
+    pub flow_event: Option<u32>,
 }
 
 /// A record, rendered or not.

@@ -5,6 +5,7 @@
 
 mod alerts;
 mod flows;
+mod rows;
 
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
@@ -39,21 +40,7 @@ pub fn find(settings: &Find) -> Outcome {
         _ => Some(question(settings)?),
     };
     let places = places(settings)?;
-    if settings.follow && !matches!(places[..], [Place::Directory(_)]) {
-        return Err(Failure::usage("--follow: expected one --dir; remove the others, and --on"));
-    }
-    if settings.follow && settings.scan {
-        return Err(Failure::usage("--follow reads new packets one by one; remove --scan"));
-    }
-    if settings.alerts.is_some() && settings.follow {
-        return Err(Failure::usage("--alerts reads a log once; remove --follow"));
-    }
-    if settings.write.is_some() && settings.alerts.is_none() && settings.format != "table" {
-        return Err(Failure::usage(format!(
-            "-w writes packets, and --format {} prints flows; remove one of them",
-            settings.format
-        )));
-    }
+    refuse(settings, &places)?;
     let quiet = settings.quiet;
     let stop = Arc::new(AtomicBool::new(false));
     let of_signals = Arc::clone(&stop);
@@ -89,6 +76,39 @@ pub fn find(settings: &Find) -> Outcome {
         _ if summary.packets == 0 || !is_whole => exit::DAMAGED,
         _ => exit::DONE,
     })
+}
+
+/// Refuses settings that exclude each other.
+fn refuse(settings: &Find, places: &[Place]) -> Result<(), Failure> {
+    if settings.follow && !matches!(places, [Place::Directory(_)]) {
+        return Err(Failure::usage("--follow: expected one --dir; remove the others, and --on"));
+    }
+    if settings.follow && settings.scan {
+        return Err(Failure::usage("--follow reads new packets one by one; remove --scan"));
+    }
+    if settings.alerts.is_some() && settings.follow {
+        return Err(Failure::usage("--alerts reads a log once; remove --follow"));
+    }
+    if settings.write.is_some() && settings.alerts.is_none() && settings.format != "table" {
+        return Err(Failure::usage(format!(
+            "-w writes packets, and --format {} prints flows; remove one of them",
+            settings.format
+        )));
+    }
+    let is_binary = matches!(settings.format, "ipfix" | "parquet");
+    if is_binary && std::io::stdout().is_terminal() {
+        return Err(Failure::usage(format!(
+            "--format {}: standard output is a terminal; redirect it to a file, or pipe it",
+            settings.format
+        )));
+    }
+    if settings.alerts.is_some() && !matches!(settings.format, "table" | "jsonl") {
+        return Err(Failure::usage(format!(
+            "--alerts prints a line for each alert, as table or jsonl; remove --format {}",
+            settings.format
+        )));
+    }
+    Ok(())
 }
 
 /// A line for each part of the result that is missing.

@@ -2,6 +2,10 @@
 
 mod common;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
 use common::{Run, Scratch, TestCapture};
 use larder_wire::{Addr, community_id};
 
@@ -133,6 +137,90 @@ fn flows_have_forms() {
     let run = scratch.run("find -d kept 203.0.113.9 --format counts");
     assert_eq!((run.code, &run.out[..12]), (Some(1), "{\"packets\":0"));
     scratch.run("find -d kept udp --format csv -w x.pcapng").refused(&["remove one of them"]);
+    let run = scratch.run("find -d kept udp --format zeek --alerts eve.json -w alerts");
+    run.refused(&["remove --format zeek"]);
+}
+
+/// The flows of all packets of a store are those of the log: ends, times, counts by direction, names
+/// and what is known of them.
+#[test]
+fn flows_are_those_of_the_log() {
+    let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures");
+    let mut compared = 0;
+    for capture in std::fs::read_dir(captures).expect("captures") {
+        let capture = capture.expect("an entry").path();
+        let name = capture.file_name().expect("a name").to_string_lossy();
+        // In the store, later fragments have no ports: they are another flow.
+        if !name.ends_with(".pcap") || name.starts_with("fragment") {
+            continue;
+        }
+        let scratch = Scratch::new();
+        let annotate = ["annotate", "--store", "1MiB", "-w", "kept", "-o", "log", "--quiet"];
+        let read =
+            |command: &mut Command| Run::of(command.args(["--format", "zeek", "-r"]).arg(&capture));
+        let run = read(scratch.larder().args(annotate));
+        assert_eq!(run.code, Some(0), "{}: {}", capture.display(), run.err);
+        let log = std::fs::read_to_string(scratch.path("log")).expect("a log");
+        let search = ["find", "-d", "kept", "tcp or not tcp", "--format"];
+        let found = Run::of(scratch.larder().args(search).arg("zeek"));
+        assert!(matches!(found.code, Some(0)), "{}", found.err);
+        let (expected, found) = (flows_of(&log), flows_of(&found.out));
+        compared += expected.len();
+        for (ends, flow) in &expected {
+            assert_eq!(found.get(ends), Some(flow), "{} {ends}", capture.display());
+        }
+        let lines = Run::of(scratch.larder().args(search).arg("ecs")).out;
+        let fields: Vec<serde_json::Value> =
+            lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert!(fields.len() >= found.len(), "{lines}");
+        assert!(fields.iter().all(|line| line["source.ip"].is_string()), "{lines}");
+        let ipfix = scratch.larder().args(search).arg("ipfix").output().expect("larder runs");
+        assert!(ipfix.status.success() && ipfix.stdout.starts_with(&[0, 10]), "{ipfix:?}");
+    }
+    assert!(compared > 100, "{compared}");
+}
+
+/// Flows of a log of Zeek, by their ends: the fields that also packets of a store tell. Ends that are
+/// used again are left out.
+fn flows_of(log: &str) -> BTreeMap<String, Vec<String>> {
+    let header = log.lines().find_map(|line| line.strip_prefix("#fields\t")).expect("fields");
+    let fields: Vec<&str> = header.split('\t').collect();
+    let mut flows: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut again = BTreeSet::new();
+    for line in log.lines().filter(|line| !line.starts_with('#')) {
+        let values: Vec<&str> = line.split('\t').collect();
+        let value = |field: &str| {
+            let at = fields.iter().position(|of| *of == field);
+            let value = values[at.unwrap_or_else(|| panic!("{field} {header}"))];
+            // The chosen one of several names.
+            value.split(',').next().expect("a value").to_owned()
+        };
+        let ends =
+            ["id.orig_h", "id.orig_p", "id.resp_h", "id.resp_p", "proto"].map(value).join(" ");
+        let told = [
+            "ts",
+            "duration",
+            "orig_pkts",
+            "orig_ip_bytes",
+            "resp_pkts",
+            "resp_ip_bytes",
+            "id.orig_h_name.src",
+            "id.orig_h_name.vals",
+            "id.resp_h_name.src",
+            "id.resp_h_name.vals",
+            "vlan",
+            "orig_name_confidence",
+            "resp_name_confidence",
+            "resp_name_stale",
+            "resp_name_late",
+            "resp_name_conflict",
+        ];
+        if flows.insert(ends.clone(), told.map(value).to_vec()).is_some() {
+            again.insert(ends);
+        }
+    }
+    flows.retain(|ends, _| !again.contains(ends));
+    flows
 }
 
 /// Two directories and a machine that does not respond: the packets of both by time, and an exit

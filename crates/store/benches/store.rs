@@ -285,6 +285,7 @@ fn event(flow: usize) -> FlowEvent {
         last_ns: 0,
         source_is_low: true,
         names: vec![(NameRole::Destination, name(flow))],
+        choices: [None; 2],
     }
 }
 

@@ -42,7 +42,7 @@ use crate::flows::Flows;
 use crate::index::{Damaged, Index, NAMELESS, reversed};
 use crate::journal::StoredEvent;
 use crate::options::StoreError;
-use crate::query::Query;
+use crate::query::{Query, Term};
 use places::Place;
 use segment::Opened;
 use spans::Spans;
@@ -299,7 +299,7 @@ impl Finder {
         is_scan: bool,
     ) -> Result<Search<'a, 'v>, StoreError> {
         let mut made = HashMap::new();
-        let spans = match query.has_names() {
+        let spans = match query.needs_events() {
             true => self.spans(numbers, query, options, is_scan, &mut made)?,
             false => (query.terms.iter().map(|_| Spans::default()).collect(), BTreeSet::new()),
         };
@@ -385,7 +385,7 @@ impl Finder {
         is_ours.then_some(Damage { segment: number, packets: None, bytes })
     }
 
-    /// The spans of flows with the name of each term. Segments that were read whole for that are
+    /// The spans of the flows that meet each condition about names. Segments that were read whole for that are
     /// left in `made`.
     fn spans(
         &self,
@@ -432,7 +432,7 @@ impl Finder {
 /// The events of an index that match.
 #[derive(Debug, Default)]
 struct Notes {
-    /// Flows with the name of a term, and its number.
+    /// Flows that meet a condition about names, and its number.
     named: Vec<(usize, StoredEvent)>,
     /// Flows that have ended; their names may be in another index.
     ends: Vec<StoredEvent>,
@@ -461,6 +461,12 @@ fn events_of(
         }
         Ok(text.is_empty())
     })?;
+    if query.choices().next().is_some() {
+        for event in index.events()? {
+            let met = query.choices().filter(|(_, term)| has_choice(&event, term));
+            events.named.extend(met.map(|(term, _)| (term, event.clone())));
+        }
+    }
     for (term, pattern) in query.names() {
         let (prefix, is_exact) = pattern.prefix();
         index.names(&prefix, |text, role, event| {
@@ -477,7 +483,11 @@ fn events_of(
     Ok(events)
 }
 
-/// Numbers of the terms whose name the event has.
+fn has_choice(event: &StoredEvent, term: &Term) -> bool {
+    event.choices.iter().flatten().any(|choice| term.matches_choice(choice))
+}
+
+/// Numbers of the terms that the event meets.
 fn terms_of<'a>(
     event: &'a StoredEvent,
     query: &'a Query,
@@ -488,7 +498,8 @@ fn terms_of<'a>(
         names
             .any(|(role, name)| options.wants_role(*role as u8) && pattern.matches(name.as_bytes()))
     });
-    named.map(|(term, _)| term)
+    let chosen = query.choices().filter(|(_, term)| has_choice(event, term));
+    named.map(|(term, _)| term).chain(chosen.map(|(term, _)| term))
 }
 
 impl Search<'_, '_> {

@@ -2,6 +2,7 @@
 
 use larder_wire::Name;
 use larder_wire::flow_key::FlowKey;
+use larder_wire::naming::{NameFlags, NameSource};
 
 /// The relation of a name to a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,6 +16,17 @@ pub enum NameRole {
     Candidate = 2,
     /// A name that a DNS flow queries. Found with `--lookups` only.
     Lookup = 3,
+}
+
+/// What the log says about the name that was chosen for an end of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Where the name came from.
+    pub source: NameSource,
+    /// Doubts about it.
+    pub flags: NameFlags,
+    /// How sure it is, percent.
+    pub confidence: u8,
 }
 
 /// Names of a flow. Several events of one flow add up.
@@ -36,6 +48,9 @@ pub struct FlowEvent {
     pub source_is_low: bool,
     /// The names.
     pub names: Vec<(NameRole, Name)>,
+    /// About the names of destination and source in the record of the flow, each the first name
+    /// with its role; those of a later event count.
+    pub choices: [Option<Choice>; 2],
 }
 
 /// Packets in the order of arrival, and names of their flows.

@@ -6,10 +6,13 @@
 //! write_json, write_csv         a row as a line
 //! ```
 //!
-//! Flows are those of the packets' keys: connections that use a port again are one row. Bounds:
-//! `FLOWS_MAX` flows, packets of further ones are counted together; [`NAMES_MAX`] names a flow.
+//! Flows are those of the packets' keys: connections that use a port again are one row, the same
+//! ends in two VLANs are two. Bounds: `FLOWS_MAX` flows, packets of further ones are counted
+//! together; [`NAMES_MAX`] names a flow.
 //! Cost: a decoded header and a lookup for each packet; for names, the events of the segments in
 //! which packets were found.
+
+mod json;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -19,10 +22,12 @@ use larder_wire::civil::Civil;
 use larder_wire::digits::write_u64;
 use larder_wire::flow_key::{FlowKey, protocol};
 use larder_wire::json::write_string;
+use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name, packet};
 
 use crate::find::{Finder, FoundPacket};
-use crate::flow_event::NameRole;
+use crate::flow_event::{Choice, NameRole};
+use crate::journal::StoredEvent;
 use crate::options::StoreError;
 use crate::query::WITH_PORTS;
 
@@ -78,11 +83,30 @@ impl Tally {
     }
 }
 
+/// What an end of a flow sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, by the innermost IP headers.
+    pub ip_bytes: u64,
+}
+
+/// The counts of a flow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    tally: Tally,
+    /// By the low and the high end of its key.
+    sent: [Sent; 2],
+    /// The low end sent the first packet that was found.
+    begins_low: bool,
+}
+
 /// Counts by flow.
 #[derive(Debug)]
 pub struct FoundFlows {
     flows_max: usize,
-    flows: HashMap<Option<FlowKey>, Tally>,
+    flows: HashMap<Option<FlowKey>, Counts>,
     /// Packets of flows for which that has no room.
     others: u64,
     all: Tally,
@@ -92,12 +116,18 @@ pub struct FoundFlows {
 /// One flow that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The flow, as a word of a query; `None`: packets that have no flow.
-    pub flow: Option<String>,
+    /// The flow; `None`: packets that have no flow.
+    pub key: Option<FlowKey>,
     /// Its counts.
     pub tally: Tally,
+    /// What the low and the high end of its key sent.
+    pub sent: [Sent; 2],
+    /// Its initiator is the low end: as the store knows, or by the first packet that was found.
+    pub source_is_low: bool,
     /// Its names, each once; the names of candidates and lookups are not among them.
     pub names: Vec<Name>,
+    /// The names that its record has for destination and source, and what the log says about them.
+    pub chosen: [Option<(Name, Choice)>; 2],
 }
 
 impl Default for FoundFlows {
@@ -119,12 +149,21 @@ impl FoundFlows {
         self.all.add(found.ts_ns, bytes);
         self.segments.insert(found.segment);
         let packet = packet::decode(found.link_type(), found.frame).ok();
-        let key = packet.map(|packet| FlowKey::of(&packet).0);
-        if self.flows.len() < self.flows_max || self.flows.contains_key(&key) {
-            self.flows.entry(key).or_default().add(found.ts_ns, bytes);
-        } else {
+        let flow = packet.as_ref().map(FlowKey::of);
+        let key = flow.map(|(key, _)| key);
+        if self.flows.len() >= self.flows_max && !self.flows.contains_key(&key) {
             self.others += 1;
+            return;
         }
+        let counts = self.flows.entry(key).or_default();
+        let from_low = flow.is_some_and(|(_, from_low)| from_low);
+        if counts.tally.packets == 0 {
+            counts.begins_low = from_low;
+        }
+        counts.tally.add(found.ts_ns, bytes);
+        let sent = &mut counts.sent[usize::from(!from_low)];
+        sent.packets += 1;
+        sent.ip_bytes += packet.map_or(0, |packet| u64::from(packet.ip_bytes));
     }
 
     /// The counts of all packets.
@@ -145,71 +184,100 @@ impl FoundFlows {
     /// The flows, those with the most bytes first, with the names that the store of `finder` has:
     /// of the segments in which packets were found.
     pub fn rows(&self, finder: &Finder) -> Result<Vec<Row>, StoreError> {
-        let mut names = self.names(finder)?;
-        let mut rows: Vec<Row> = self
-            .flows
-            .iter()
-            .map(|(key, tally)| {
-                let names = key.and_then(|key| names.remove(&key)).unwrap_or_default();
-                Row { flow: key.as_ref().map(word), tally: *tally, names }
-            })
-            .collect();
+        let mut by_ends: HashMap<FlowKey, Vec<Row>> = HashMap::new();
+        for (key, counts) in &self.flows {
+            let row = Row {
+                key: *key,
+                tally: counts.tally,
+                sent: counts.sent,
+                source_is_low: counts.begins_low,
+                names: Vec::new(),
+                chosen: [None, None],
+            };
+            let ends = key.map_or(NO_FLOW, FlowKey::unscoped);
+            by_ends.entry(ends).or_default().push(row);
+        }
+        finder.events_of(&self.segments, &mut |event| {
+            let rows = by_ends.get_mut(&event.key).into_iter().flatten();
+            rows.for_each(|row| row.take(&event));
+        })?;
+        let mut rows: Vec<Row> = by_ends.into_values().flatten().collect();
         sort(&mut rows);
         Ok(rows)
     }
-
-    /// The names of the flows, of the segments in which packets were found.
-    fn names(&self, finder: &Finder) -> Result<HashMap<FlowKey, Vec<Name>>, StoreError> {
-        let mut by_ends: HashMap<FlowKey, Vec<(FlowKey, Tally)>> = HashMap::new();
-        for (key, tally) in self.flows.iter().filter_map(|(key, tally)| Some(((*key)?, *tally))) {
-            by_ends.entry(key.unscoped()).or_default().push((key, tally));
-        }
-        let mut names: HashMap<FlowKey, Vec<Name>> = HashMap::new();
-        finder.events_of(&self.segments, &mut |event| {
-            for (key, tally) in by_ends.get(&event.key).into_iter().flatten() {
-                let is_before = event.end.is_some() && event.last_ns < tally.first_ns;
-                if !event.is_of(key) || is_before || event.start_ns > tally.last_ns {
-                    continue;
-                }
-                let known = names.entry(*key).or_default();
-                for (role, name) in &event.names {
-                    let is_own = matches!(role, NameRole::Destination | NameRole::Source);
-                    if is_own && known.len() < NAMES_MAX && !known.contains(name) {
-                        known.push(name.clone());
-                    }
-                }
-            }
-        })?;
-        Ok(names)
-    }
 }
 
+/// Where packets without a flow are: no packet has this key.
+const NO_FLOW: FlowKey = FlowKey {
+    low: Addr([0xff; 16]),
+    high: Addr([0; 16]),
+    low_port: 0,
+    high_port: 0,
+    protocol: 255,
+    scope: Scope::NONE,
+};
+
 impl Row {
-    /// Appends it as a line of JSON.
-    pub fn write_json(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"flow\":");
-        match &self.flow {
-            Some(flow) => write_string(flow.as_bytes(), out),
-            None => out.extend_from_slice(b"null"),
+    /// Takes the names of an event, if it is about this flow.
+    fn take(&mut self, event: &StoredEvent) {
+        let is_before = event.end.is_some() && event.last_ns < self.tally.first_ns;
+        let is_its = self.key.is_some_and(|key| event.is_of(&key));
+        if !is_its || is_before || event.start_ns > self.tally.last_ns {
+            return;
         }
-        out.extend_from_slice(b",\"packets\":");
-        write_u64(self.tally.packets, out);
-        out.extend_from_slice(b",\"bytes\":");
-        write_u64(self.tally.bytes, out);
-        write_times(&self.tally, out);
-        out.extend_from_slice(b",\"names\":[");
-        for (at, name) in self.names.iter().enumerate() {
-            if at > 0 {
-                out.push(b',');
+        self.source_is_low = event.source_is_low;
+        for (role, name) in &event.names {
+            if matches!(role, NameRole::Destination | NameRole::Source) {
+                self.add_name(name);
             }
-            write_string(name.as_bytes(), out);
         }
-        out.extend_from_slice(b"]}\n");
+        for (own, chosen) in self.chosen.iter_mut().zip(event.chosen()) {
+            if let Some((name, choice)) = chosen {
+                *own = Some((name.clone(), choice));
+            }
+        }
+    }
+
+    fn add_name(&mut self, name: &Name) {
+        if self.names.len() < NAMES_MAX && !self.names.contains(name) {
+            self.names.push(name.clone());
+        }
+    }
+
+    /// Adds what another store has of the same flow.
+    pub fn join(&mut self, other: Row) {
+        if other.tally.first_ns < self.tally.first_ns {
+            self.source_is_low = other.source_is_low;
+        }
+        self.tally = self.tally.joined(other.tally);
+        for (own, other) in self.sent.iter_mut().zip(other.sent) {
+            own.packets = own.packets.saturating_add(other.packets);
+            own.ip_bytes = own.ip_bytes.saturating_add(other.ip_bytes);
+        }
+        other.names.iter().for_each(|name| self.add_name(name));
+        for (own, other) in self.chosen.iter_mut().zip(other.chosen) {
+            if own.is_none() {
+                *own = other;
+            }
+        }
+    }
+
+    /// The flow as a word of a query; `None`: packets that have no flow.
+    pub fn word(&self) -> Option<String> {
+        self.key.as_ref().map(word)
+    }
+
+    /// Source and destination: address, port, and what it sent.
+    pub fn ends(&self) -> Option<[(Addr, u16, Sent); 2]> {
+        let key = self.key?;
+        let [low, high] = self.sent;
+        let (low, high) = ((key.low, key.low_port, low), (key.high, key.high_port, high));
+        Some(if self.source_is_low { [low, high] } else { [high, low] })
     }
 
     /// Appends it as a line of CSV (RFC 4180) with the columns of [`CSV_HEADER`].
     pub fn write_csv(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.flow.as_deref().unwrap_or_default().as_bytes());
+        out.extend_from_slice(self.word().unwrap_or_default().as_bytes());
         for number in [self.tally.packets, self.tally.bytes] {
             out.push(b',');
             write_u64(number, out);
@@ -227,13 +295,13 @@ impl Row {
 
 /// Sorts rows: those with the most bytes first.
 pub fn sort(rows: &mut [Row]) {
-    rows.sort_by_cached_key(|row| (Reverse(row.tally.bytes), row.tally.first_ns, row.flow.clone()));
+    rows.sort_by_key(|row| (Reverse(row.tally.bytes), row.tally.first_ns, row.key));
 }
 
 /// The columns of [`Row::write_csv`].
 pub const CSV_HEADER: &str = "flow,packets,bytes,first,last,names\r\n";
 
-fn write_times(tally: &Tally, out: &mut Vec<u8>) {
+pub(crate) fn write_times(tally: &Tally, out: &mut Vec<u8>) {
     for (key, ns) in [("first", tally.first_ns), ("last", tally.last_ns)] {
         out.extend_from_slice(format!(",\"{key}\":").as_bytes());
         match tally.packets {

@@ -134,6 +134,7 @@ mod tests {
                     NameRole::Destination,
                     Name::from_canonical(format!("host{}.example", at % 50).as_bytes()),
                 )],
+                choices: [None; 2],
             })
             .collect();
         let bytes = build(&identity, file.len() as u64, &flows, &events, false);

@@ -4,18 +4,21 @@
 //! journal    "LARDERJ1", number, position, run of the segment u64, frame..
 //! frame      bytes of the event u32, their CRC-32 u32, event
 //! event      key: low 16, high 16, low port u16, high port u16, protocol u8; flags u8 (1: its source is the low end,
-//!            2: it has a network); first u64, end u64 (all ones: none): positions; start i64, last i64: ns;
-//!            names u16; network u64, by its flag; for each name role u8, length u16, bytes
+//!            2: it has a network, 4: it has choices); first u64, end u64 (all ones: none): positions; start i64,
+//!            last i64: ns; names u16; by their flags: network u64, choices of destination and source; for each name
+//!            role u8, length u16, bytes
+//! choice     source of the name u8 (255: there is none), confidence in percent u8, flags of the name u16
 //! ```
 //!
 //! Little-endian. A journal is valid up to the first frame that is cut or does not match its
 //! checksum.
 
+use larder_wire::naming::{NameFlags, NameSource};
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
 use crate::files::Identity;
-use crate::flow_event::{FlowEvent, NameRole};
+use crate::flow_event::{Choice, FlowEvent, NameRole};
 use crate::{FlowKey, block};
 
 const MAGIC: &[u8; 8] = b"LARDERJ1";
@@ -29,6 +32,15 @@ const EVENT_BYTES: usize = 72;
 /// The flag of an event with its network: a u64 after its fixed part ([`Scope::bits`]). Bit 0 is
 /// `source_is_low`.
 const SCOPED: u8 = 2;
+
+/// The flag of an event with choices: two of four bytes, after the network.
+const CHOSEN: u8 = 4;
+
+/// The roles of the names that choices are about.
+const CHOSEN_ROLES: [NameRole; 2] = [NameRole::Destination, NameRole::Source];
+
+/// In place of a source: there is no choice.
+const NO_CHOICE: u8 = 255;
 
 /// Bytes of an event at most.
 const EVENT_BYTES_MAX: u32 = 4 << 20;
@@ -52,6 +64,8 @@ pub(crate) struct StoredEvent {
     pub last_ns: i64,
     pub source_is_low: bool,
     pub names: Vec<(NameRole, Name)>,
+    /// Of destination and source: each is about the first name with its role.
+    pub choices: [Option<Choice>; 2],
 }
 
 impl StoredEvent {
@@ -66,6 +80,7 @@ impl StoredEvent {
             last_ns: event.last_ns,
             source_is_low: event.source_is_low,
             names: event.names.iter().take(NAMES_MAX).cloned().collect(),
+            choices: event.choices,
         }
     }
 
@@ -87,6 +102,24 @@ impl StoredEvent {
                 self.names.push(name.clone());
             }
         }
+        for (at, choice) in later.choices.into_iter().enumerate() {
+            if let (Some(choice), Some(name)) = (choice, later.first(CHOSEN_ROLES[at])) {
+                self.choices[at] = Some(choice);
+                let chosen = (CHOSEN_ROLES[at], name.clone());
+                self.names.retain(|name| *name != chosen);
+                self.names.truncate(NAMES_MAX - 1);
+                self.names.insert(0, chosen);
+            }
+        }
+    }
+
+    /// The names that were chosen for destination and source, and what the log says about them.
+    pub fn chosen(&self) -> [Option<(&Name, Choice)>; 2] {
+        [0, 1].map(|at| self.first(CHOSEN_ROLES[at]).zip(self.choices[at]))
+    }
+
+    fn first(&self, role: NameRole) -> Option<&Name> {
+        self.names.iter().find(|(of, _)| *of == role).map(|(_, name)| name)
     }
 }
 
@@ -155,7 +188,10 @@ pub(crate) fn put_event(out: &mut Vec<u8>, event: &StoredEvent) {
     out.extend_from_slice(&event.key.high.0);
     out.extend_from_slice(&event.key.low_port.to_le_bytes());
     out.extend_from_slice(&event.key.high_port.to_le_bytes());
-    let flags = u8::from(event.source_is_low) | if event.scope.is_some() { SCOPED } else { 0 };
+    let has_choices = event.choices.iter().any(Option::is_some);
+    let flags = u8::from(event.source_is_low)
+        | if event.scope.is_some() { SCOPED } else { 0 }
+        | if has_choices { CHOSEN } else { 0 };
     out.extend_from_slice(&[event.key.protocol, flags]);
     out.extend_from_slice(&event.first.to_le_bytes());
     out.extend_from_slice(&event.end.unwrap_or(u64::MAX).to_le_bytes());
@@ -165,6 +201,16 @@ pub(crate) fn put_event(out: &mut Vec<u8>, event: &StoredEvent) {
     out.extend_from_slice(&(names.len() as u16).to_le_bytes());
     if let Some(scope) = event.scope {
         out.extend_from_slice(&scope.bits().to_le_bytes());
+    }
+    for choice in event.choices.iter().filter(|_| has_choices) {
+        let (source, confidence, flags) = match choice {
+            Some(Choice { source, flags, confidence }) => {
+                (*source as u8, *confidence, flags.bits())
+            }
+            None => (NO_CHOICE, 0, 0),
+        };
+        let [low, high] = flags.to_le_bytes();
+        out.extend_from_slice(&[source, confidence, low, high]);
     }
     for (role, name) in names {
         let bytes = name.as_bytes();
@@ -186,6 +232,13 @@ pub(crate) fn event(bytes: &[u8]) -> Option<(StoredEvent, usize)> {
     if head[37] & SCOPED != 0 {
         scope = Some(Scope::from_bits(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))?);
         at += 8;
+    }
+    let mut choices = [None; 2];
+    if head[37] & CHOSEN != 0 {
+        for choice in &mut choices {
+            *choice = choice_of(*bytes.get(at..)?.first_chunk()?)?;
+            at += 4;
+        }
     }
     for _ in 0..half(70) {
         let &[role, low, high] = bytes.get(at..)?.first_chunk()?;
@@ -210,8 +263,20 @@ pub(crate) fn event(bytes: &[u8]) -> Option<(StoredEvent, usize)> {
         start_ns: long(54)? as i64,
         last_ns: long(62)? as i64,
         names,
+        choices,
     };
     Some((event, at))
+}
+
+/// A choice or that there is none; `None`: neither.
+#[allow(clippy::option_option)]
+fn choice_of([source, confidence, low, high]: [u8; 4]) -> Option<Option<Choice>> {
+    if source == NO_CHOICE {
+        return Some(None);
+    }
+    let source = *NameSource::ALL.get(usize::from(source))?;
+    let flags = NameFlags::from_bits(u16::from_le_bytes([low, high]));
+    Some(Some(Choice { source, flags, confidence }))
 }
 
 fn role_of(role: u8) -> Option<NameRole> {
@@ -253,6 +318,13 @@ mod tests {
                 .enumerate()
                 .map(|(at, name)| (roles[at % 4], Name::from_canonical(name)))
                 .collect(),
+            choices: [seed % 7, seed % 3].map(|some| {
+                (some > 1).then_some(Choice {
+                    source: NameSource::ALL[some as usize],
+                    flags: NameFlags::from_bits(seed as u16),
+                    confidence: (seed % 100) as u8,
+                })
+            }),
         }
     }
 

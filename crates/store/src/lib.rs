@@ -79,7 +79,7 @@ pub use catalog::{Catalog, Content, Segment};
 #[doc(hidden)]
 pub use disk::{Disk, Files};
 pub use find::{Damage, FindOptions, Finder, FoundPacket, Summary};
-pub use flow_event::{Batch, FlowEvent, NameRole};
+pub use flow_event::{Batch, Choice, FlowEvent, NameRole};
 pub use larder_wire::flow_key::FlowKey;
 pub use options::{
     BATCH_BYTES_MAX, Counts, Hook, Options, PinOptions, Reserve, SEGMENT_BYTES_MAX,

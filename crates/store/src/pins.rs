@@ -281,9 +281,15 @@ fn events(
                 last_ns: event.last_ns,
                 source_is_low: event.source_is_low,
                 names: event.names.clone(),
+                choices: event.choices,
             };
             let end_packet = Some(number_of(behind));
-            ends.push(FlowEvent { end_packet, names: Vec::new(), ..begun.clone() });
+            ends.push(FlowEvent {
+                end_packet,
+                names: Vec::new(),
+                choices: [None; 2],
+                ..begun.clone()
+            });
             begins.push(begun);
         }
     })?;

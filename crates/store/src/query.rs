@@ -19,6 +19,9 @@
 //! vlan 10   vlan   vni 42       flows with this tag, with any tag, of this overlay network
 //! community_id 1:LQU9qZlK+...   the flow with this Community ID (seed 0)
 //! flow 192.0.2.1:443-*/tcp      a flow, whichever end began; `*` for an end
+//! confidence >= 90              flows with a name that is so sure, percent
+//! flag conflict                 flows with a name that has this flag
+//! name_source sni               flows with a name from this source
 //! after -15m                    a time; also `15m ago`, a day, seconds since 1970
 //! before 2026-11-28T10:00:00Z
 //! ```
@@ -30,7 +33,9 @@
 //! operators.
 //!
 //! Each condition is one about a packet, so that `not` means all other packets, also those that
-//! have no flow. VLAN and VNI are known of flows only: a packet of ARP has none here.
+//! have no flow. Confidence, flags and sources are those of the log: flows that have not ended have
+//! none yet, and two such conditions may be met by the two ends. VLAN and VNI are known of flows
+//! only: a packet of ARP has none here.
 //!
 //! Bounds: [`TEXT_BYTES_MAX`], `WORDS_MAX`, and those of `parse`.
 
@@ -158,9 +163,9 @@ impl Query {
         !self.times_ns.is_empty()
     }
 
-    /// True if the query has names, so that events matter.
-    pub(crate) fn has_names(&self) -> bool {
-        self.terms.iter().any(|term| matches!(term, Term::Name(_)))
+    /// True if events of flows matter.
+    pub(crate) fn needs_events(&self) -> bool {
+        self.terms.iter().any(Term::is_of_events)
     }
 
     /// The names, each with the number of its term.
@@ -169,6 +174,11 @@ impl Query {
             Term::Name(pattern) => Some((number, pattern)),
             _ => None,
         })
+    }
+
+    /// The conditions about the choice of names, each with its number.
+    pub(crate) fn choices(&self) -> impl Iterator<Item = (usize, &Term)> {
+        self.terms.iter().enumerate().filter(|(_, term)| term.is_of_choices())
     }
 
     /// The networks, each with the number of its term.
@@ -269,8 +279,8 @@ mod tests {
         assert_eq!(prefix("w*w.example.com"), (below, false));
         assert_eq!(prefix("www.example.c*m"), (Vec::new(), false));
         let words = |words: &[&str]| Query::parse(words).expect("a query");
-        assert!(words(&["192.0.2.1", "*.example.com"]).has_names());
-        assert!(!words(&["192.0.2.1", "192.0.2.1:53", "10.0.0.0/8"]).has_names());
+        assert!(words(&["192.0.2.1", "*.example.com"]).needs_events());
+        assert!(!words(&["192.0.2.1", "192.0.2.1:53", "10.0.0.0/8"]).needs_events());
     }
 
     /// The limit of words holds, and errors name the limit or the word.

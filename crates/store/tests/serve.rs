@@ -270,6 +270,12 @@ fn found(server: &Server, query: &str) -> (String, Vec<u8>) {
     (text.split(' ').nth(1).unwrap().to_owned(), body)
 }
 
+/// An end of a flow in its line of JSON.
+fn end_of(end: &str, addr: &str, port: u16, packets: u64, ip_bytes: u64) -> String {
+    let counts = format!(r#""packets":{packets},"ip_bytes":{ip_bytes}"#);
+    format!(r#""{end}":{{"address":"{addr}","port":{port},{counts}}}"#)
+}
+
 /// A search over HTTP gives packets, flows with their names, and counts; names of any bytes are
 /// strings; a wrong request states what was expected, and where.
 #[test]
@@ -303,9 +309,13 @@ fn a_search_has_a_url() {
     let flows = text("q=10.0.0.1&format=flows");
     let times =
         r#""first":"1970-01-01T00:00:02.500000000Z","last":"1970-01-01T00:00:03.500000000Z""#;
+    let (source, destination) = (
+        end_of("source", "10.0.0.1", 2000, 2, 90),
+        end_of("destination", "198.51.100.1", 443, 0, 0),
+    );
     let web = format!(
-        r#"{{"flow":"10.0.0.1:2000-198.51.100.1:443/tcp","packets":2,"bytes":118,{times},{}}}"#,
-        r#""names":["<b>\"\u001Bé.example"]"#
+        r#"{{"flow":"10.0.0.1:2000-198.51.100.1:443/tcp","packets":2,"bytes":118,{times},{},{source},{destination}}}"#,
+        r#""names":["<b>\"\u001Bé.example"],"protocol":6"#
     );
     assert_eq!(flows.lines().count(), 2, "{flows}");
     assert_eq!(text("q=10.0.0.1&format=flows&flows=1").lines().count(), 1);

@@ -89,6 +89,13 @@ impl FlowKey {
         (key, from_low)
     }
 
+    /// The key of a flow between two ends, and whether the first is the `low` one.
+    pub fn between([one, other]: [(Addr, u16); 2], protocol: u8, scope: Scope) -> (FlowKey, bool) {
+        let is_low = one <= other;
+        let ((low, low_port), (high, high_port)) = if is_low { (one, other) } else { (other, one) };
+        (FlowKey { low, high, low_port, high_port, protocol, scope }, is_low)
+    }
+
     /// The same ends without a network.
     pub fn unscoped(self) -> FlowKey {
         FlowKey { scope: Scope::NONE, ..self }

@@ -24,6 +24,7 @@
 //! | [`civil`], [`digits`], [`json`] | no packet: times, numbers, addresses and strings as logs write them |
 //! | [`times`], [`zeek`] | no packet: times in logs, headers of Zeek's logs |
 //! | [`prefix`] | no packet: networks as operators write them |
+//! | [`naming`] | no packet: where the name of an address came from, and doubts about it |
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::disallowed_methods))]
 
@@ -44,6 +45,7 @@ pub mod http;
 pub mod http2;
 pub mod json;
 pub mod name;
+pub mod naming;
 pub mod nbns;
 pub mod note;
 pub mod packet;

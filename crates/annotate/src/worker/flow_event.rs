@@ -4,12 +4,12 @@
 //! The events of a flow have every name that its record in the log has, so `larder find` finds a
 //! flow by the names in the log. Names that come late are in the last event.
 
-use larder_store::flow_event::{FlowEvent, NameRole};
+use larder_store::flow_event::{Choice, FlowEvent, NameRole};
 use larder_wire::Name;
 
 use super::{FlowState, Known};
 use crate::flow::Flow;
-use crate::record::{End, FlowRecord};
+use crate::record::{End, FlowRecord, Naming};
 
 fn blank(flow: &Flow<FlowState>) -> FlowEvent {
     FlowEvent {
@@ -20,6 +20,7 @@ fn blank(flow: &Flow<FlowState>) -> FlowEvent {
         last_ns: flow.last_ns,
         source_is_low: flow.source_is_low,
         names: Vec::new(),
+        choices: [None; 2],
     }
 }
 
@@ -63,13 +64,29 @@ fn destination(name: &Name) -> (NameRole, Name) {
     (NameRole::Destination, name.clone())
 }
 
+/// Adds the name that was chosen for the destination after the flow ended; `is_other`: the event
+/// lacks it.
+pub(crate) fn add_choice(event: &mut FlowEvent, naming: &Naming, is_other: bool) {
+    event.choices[0] = Some(choice_of(naming));
+    if is_other {
+        event.names.insert(0, (NameRole::Destination, naming.name.clone()));
+    }
+}
+
+/// What the store keeps of a choice.
+fn choice_of(naming: &Naming) -> Choice {
+    let Naming { source, flags, confidence, .. } = *naming;
+    Choice { source, flags, confidence }
+}
+
 /// A flow has ended with `record`; packets from number `end_packet` on do not belong to it.
 pub(super) fn of_record(flow: &Flow<FlowState>, record: &FlowRecord, end_packet: u64) -> FlowEvent {
     let mut event = blank(flow);
     event.end_packet = Some(end_packet);
     let ends = [(&record.destination, NameRole::Destination), (&record.source, NameRole::Source)];
-    for (end, role) in ends {
+    for ((end, role), choice) in ends.into_iter().zip(&mut event.choices) {
         let End { naming: Some(naming), candidates, .. } = end else { continue };
+        *choice = Some(choice_of(naming));
         event.names.push((role, naming.name.clone()));
         let rivals = candidates.iter().filter(|name| **name != naming.name).cloned();
         event.names.extend(rivals.map(|name| (NameRole::Candidate, name)));

@@ -264,10 +264,12 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         record.end_reason = end_reason(leave, closed);
         let (has_name, has_lookup) = self.fill(&mut record, flow, end_packet, is_turned);
         let trial = (self.output.trials.len() > trials).then_some(trials as u32);
+        let mut flow_event = None;
         if self.state.shared.options.store.is_some() {
             let behind = end_packet.saturating_add(u64::from(self.is_behind));
             let note = flow_event::of_record(flow, &record, behind);
             if had_names || !note.names.is_empty() {
+                flow_event = Some(self.output.flow_events.len() as u32);
                 self.output.flow_events.push(note);
             }
         }
@@ -293,7 +295,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         let place = Place { end_packet, is_by_packet, first_packet, key };
         let body = if is_wanted { self.log(record) } else { self.leave_out(record, is_for_names) };
         if is_wanted || trial.is_some() {
-            self.output.ended.push(Ended { place, end_ns, body, trial });
+            self.output.ended.push(Ended { place, end_ns, body, trial, flow_event });
         }
     }
 

@@ -1,4 +1,5 @@
-//! Flows of the packets that were found, of one store or several, as a table, JSON, CSV or counts.
+//! Flows of the packets that were found, of one store or several, as a table, JSON, CSV or counts,
+//! or in a format of the log.
 //!
 //! Each store is searched by a thread of its own, and counts by itself; a machine sends its flows
 //! as lines of JSON. Flows that several stores have are joined.
@@ -11,19 +12,28 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_annotate::feeds::parse_time_ns;
+use larder_annotate::options::{Options, OutputFormat};
+use larder_annotate::stored;
 use larder_serve::http_client;
 use larder_settings::amounts::grouped;
 use larder_settings::exit::Failure;
 use larder_settings::terminal;
-use larder_store::found::{self, CSV_HEADER, FoundFlows, NAMES_MAX, Row, Tally};
+use larder_store::found::{self, CSV_HEADER, FoundFlows, Row, Tally};
 use larder_store::many::{Limits, Outcome, Place, Question, refused};
-use larder_store::{Finder, FoundPacket, Summary};
-use larder_wire::Name;
+use larder_store::{Finder, FlowKey, FoundPacket, Summary};
 use serde_json::Value;
 
-use super::{in_folder, plural};
+use super::{in_folder, plural, rows};
+use crate::annotate::failed;
 use crate::settings::Find;
+
+/// The formats of the log.
+const LOG_FORMATS: [(&str, OutputFormat); 4] = [
+    ("zeek", OutputFormat::Zeek),
+    ("ecs", OutputFormat::Ecs),
+    ("ipfix", OutputFormat::Ipfix),
+    ("parquet", OutputFormat::Parquet),
+];
 
 /// Rows of the table at most: the flows with the most bytes.
 const FLOWS_SHOWN: usize = 1_000;
@@ -66,6 +76,11 @@ pub fn print(
     let rows = joined(found);
     let all = rows.iter().fold(Tally::default(), |all, row| all.joined(row.tally));
     (summary.packets, summary.bytes) = (all.packets + others, all.bytes);
+    if let Some((_, format)) = LOG_FORMATS.iter().find(|(word, _)| *word == settings.format) {
+        let options = Options { format: *format, ..Options::default() };
+        stored::write(&rows, &options).map_err(failed)?;
+        return Ok((summary, outcomes));
+    }
     let mut out = Vec::new();
     match settings.format {
         "table" => out = table(&rows, others).into_bytes(),
@@ -75,7 +90,7 @@ pub fn print(
             rows.iter().for_each(|row| row.write_csv(&mut out));
         }
         _ => {
-            let flows = rows.iter().filter(|row| row.flow.is_some()).count();
+            let flows = rows.iter().filter(|row| row.key.is_some()).count();
             Tally { packets: summary.packets, ..all }.write_counts(flows as u64, &mut out);
         }
     }
@@ -172,7 +187,7 @@ fn read(response: impl Read) -> Found {
             lack = Some(error.to_owned());
             continue;
         }
-        let row = row(&value).ok_or("its response is no list of flows")?;
+        let row = rows::row(&value).ok_or("its response is no list of flows")?;
         if of_place.rows.len() < FLOWS_MAX {
             of_place.rows.push(row);
         } else {
@@ -181,52 +196,18 @@ fn read(response: impl Read) -> Found {
     }
 }
 
-fn row(value: &Value) -> Option<Row> {
-    let time = |key: &str| parse_time_ns(value[key].as_str()?.as_bytes());
-    let names = value["names"].as_array()?.iter().take(NAMES_MAX);
-    let names = names.map(|name| Some(Name::from_canonical(name.as_str()?.as_bytes())));
-    Some(Row {
-        flow: match &value["flow"] {
-            Value::Null => None,
-            // Of any other text no search could be made, and it would reach the terminal.
-            flow => Some(flow.as_str().filter(|flow| is_flow(flow))?.to_owned()),
-        },
-        tally: Tally {
-            packets: value["packets"].as_u64()?,
-            bytes: value["bytes"].as_u64()?,
-            first_ns: time("first")?,
-            last_ns: time("last")?,
-        },
-        names: names.collect::<Option<_>>()?,
-    })
-}
-
-/// True for the characters of a flow: addresses, ports, a protocol.
-fn is_flow(text: &str) -> bool {
-    text.len() < 128
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:[]-/%".contains(&byte))
-}
-
 /// The rows of all places, those with the most bytes first.
 fn joined(of_places: Vec<OfPlace>) -> Vec<Row> {
     let mut of_places = of_places.into_iter();
     let (Some(first), rest) = (of_places.next(), of_places) else { return Vec::new() };
     let mut rows = first.rows;
-    let mut known: HashMap<Option<String>, usize> =
-        rows.iter().enumerate().map(|(at, row)| (row.flow.clone(), at)).collect();
+    let mut known: HashMap<Option<FlowKey>, usize> =
+        rows.iter().enumerate().map(|(at, row)| (row.key, at)).collect();
     for row in rest.flat_map(|of_place| of_place.rows) {
-        match known.get(&row.flow) {
-            Some(&at) => {
-                let own = &mut rows[at];
-                own.tally = own.tally.joined(row.tally);
-                for name in row.names {
-                    if own.names.len() < NAMES_MAX && !own.names.contains(&name) {
-                        own.names.push(name);
-                    }
-                }
-            }
+        match known.get(&row.key) {
+            Some(&at) => rows[at].join(row),
             None => {
-                known.insert(row.flow.clone(), rows.len());
+                known.insert(row.key, rows.len());
                 rows.push(row);
             }
         }
@@ -241,11 +222,12 @@ fn table(rows: &[Row], others: u64) -> String {
     if !rows.is_empty() {
         text += &format!("{:>9} {:>12} {:>11}  FLOW, NAMES\n", "PACKETS", "BYTES", "DURATION");
     }
-    for Row { flow, tally, names } in rows.iter().take(FLOWS_SHOWN) {
-        let flow = match flow {
-            Some(flow) => flow.escape_debug().to_string(),
-            None => "no flow (not IP, or malformed)".to_owned(),
-        };
+    for row in rows.iter().take(FLOWS_SHOWN) {
+        let Row { key, tally, names, .. } = row;
+        let mut flow = row.word().unwrap_or_else(|| "no flow (not IP, or malformed)".to_owned());
+        if let Some(vlan) = key.and_then(|key| key.scope.vlan()) {
+            let _ = write!(flow, " vlan {vlan}");
+        }
         let lasted_s = tally.last_ns.saturating_sub(tally.first_ns) as f64 / 1e9;
         // Writing to a string does not fail.
         let _ = write!(text, "{:>9} {:>12} {lasted_s:>10.3}s  {flow}", tally.packets, tally.bytes);

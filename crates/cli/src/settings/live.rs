@@ -170,6 +170,10 @@ settings! {
     }
 }
 
+/// Forms of the flows that were found.
+const FLOW_FORMATS: [&str; 8] =
+    ["table", "jsonl", "csv", "counts", "zeek", "ecs", "ipfix", "parquet"];
+
 /// `larder find`.
 pub const FIND: Command = Command {
     path: &["find"],
@@ -187,6 +191,7 @@ A query joins conditions by and, or, not and parentheses; quote it for the shell
   vlan 10, vlan, vni 42
   community_id 1:…         a Community ID
   flow 192.0.2.1:40000-198.51.100.2:443/tcp    * for an end
+  confidence >= 90, flag conflict, name_source sni    of the name, as in the log
   after -15m, before 2026-11-01T10:00:00Z      times
 Bare words are names, addresses, networks, flows or IDs, and alternatives. Wireshark's ip.addr, \
 tcp.port, udp.port and vlan.id work too, and == && || !. A flow has the names that the log shows: \
@@ -245,11 +250,12 @@ settings! {
             .help("Write the packets to this file (- is standard output)")
             .more("tcp://HOST:PORT sends them to a program that listens (PCAP-over-IP).")
             .why("Without it larder prints the flows of the packets."),
-        pub format: &'static str = OUTPUT.choice(&["table", "jsonl", "csv", "counts"]).default("table")
+        pub format: &'static str = OUTPUT.choice(&FLOW_FORMATS).default("table")
             .help("Print flows in this form")
-            .more("table: the 1,000 flows with the most bytes. jsonl and csv: all flows. counts: \
-                packets, bytes and flows in one line of JSON.")
-            .why("The first three have the names of each flow."),
+            .more("table: the 1,000 flows with the most bytes. jsonl and csv: all flows. zeek, ecs, ipfix \
+                and parquet: all flows, as in a log of larder annotate. counts: packets, bytes and flows \
+                in one line of JSON.")
+            .why("All but counts have the names of each flow."),
         pub alerts: Option<PathBuf> = INPUT.endpoint()
             .value("FILE")
             .help("Write the packets around each alert of this log")

@@ -56,7 +56,9 @@ impl Search<'_, '_> {
         let mut holds = |term: usize| {
             let by_key = self.of_flow(term, key, part);
             Some(by_key.unwrap_or_else(|| match (&self.query.terms[term], key) {
-                (Term::Name(_), Some(key)) => is_in(self.spans[term].of(key), key.scope, position),
+                (asked, Some(key)) if asked.is_of_events() => {
+                    is_in(self.spans[term].of(key), key.scope, position)
+                }
                 _ => has_extra(term),
             }))
         };
@@ -68,7 +70,7 @@ impl Search<'_, '_> {
     fn of_flow(&self, term: usize, key: Option<&FlowKey>, part: u8) -> Option<bool> {
         let is_met = |key: &FlowKey| self.query.terms[term].matches_key(key);
         match &self.query.terms[term] {
-            Term::Name(_) => {
+            asked if asked.is_of_events() => {
                 key.is_none_or(|key| self.spans[term].of(key).is_empty()).then_some(false)
             }
             Term::Net(..) => key.is_some_and(is_met).then_some(true),
@@ -274,7 +276,7 @@ impl Search<'_, '_> {
     fn estimate(&self, expression: &Expression, index: &Index) -> usize {
         let all = index.flows();
         let of_term = |term: usize| match &self.query.terms[term] {
-            Term::Name(_) => self.spans[term].0.len(),
+            asked if asked.is_of_events() => self.spans[term].0.len(),
             Term::Net(first, last) if first == last => FLOWS_OF_HOST,
             Term::Net(..) => all / 2,
             Term::Flow([one, other], _) if one.addr.or(other.addr).is_some() => FLOWS_OF_HOST,
@@ -315,7 +317,7 @@ impl Search<'_, '_> {
                 Ok(())
             }
             Expression::Term(term) => match &self.query.terms[*term] {
-                Term::Name(_) => named(&self.spans[*term], index, out),
+                asked if asked.is_of_events() => named(&self.spans[*term], index, out),
                 Term::Net(first, last) => index.with_address(*first, *last, out),
                 Term::Flow([one, other], _) => match one.addr.or(other.addr) {
                     Some(addr) => index.with_address(addr, addr, out),

@@ -11,6 +11,7 @@
 //!
 //! Bounds: [`TEXT_BYTES_MAX`], [`WORDS_MAX`], [`DEPTH_MAX`]; linear in the text.
 
+use larder_wire::naming::{NameFlags, NameSource};
 use larder_wire::times;
 
 use super::expression::Expression;
@@ -41,10 +42,13 @@ pub(super) enum Field {
     Flow,
     After,
     Before,
+    Confidence,
+    Flag,
+    Source,
 }
 
 /// Fields by their words.
-const FIELDS: [(&str, Field); 24] = [
+const FIELDS: [(&str, Field); 30] = [
     ("name", Field::Name),
     ("host", Field::Host),
     ("addr", Field::Host),
@@ -69,6 +73,12 @@ const FIELDS: [(&str, Field); 24] = [
     ("flow", Field::Flow),
     ("after", Field::After),
     ("before", Field::Before),
+    ("confidence", Field::Confidence),
+    ("name_confidence", Field::Confidence),
+    ("flag", Field::Flag),
+    ("name_flag", Field::Flag),
+    ("name_flags", Field::Flag),
+    ("name_source", Field::Source),
 ];
 
 /// Words that are conditions by themselves.
@@ -279,14 +289,14 @@ impl<'a> Parser<'a> {
         let operator = match self.peek() {
             Token { kind: Kind::Operator, text, .. } => {
                 let is_known = match field {
-                    Field::Port(_) => text != "~",
+                    Field::Port(_) | Field::Confidence => text != "~",
                     Field::Name => matches!(text, "~" | "=" | "==" | "!="),
                     _ => matches!(text, "=" | "==" | "!="),
                 };
                 if !is_known {
                     return Err(self.wrong(match field {
                         Field::Name => "~, = or !=".to_owned(),
-                        Field::Port(_) => "=, !=, <, <=, > or >=".to_owned(),
+                        Field::Port(_) | Field::Confidence => "=, !=, <, <=, > or >=".to_owned(),
                         _ => format!("= or != after {word}"),
                     }));
                 }
@@ -313,7 +323,7 @@ impl<'a> Parser<'a> {
             },
             Field::Net => return self.net(),
             Field::Port(of) => {
-                let (first, last) = ports(text, operator).ok_or_else(wrong)?;
+                let (first, last) = range(text, operator, u16::MAX).ok_or_else(wrong)?;
                 self.next();
                 let port = self.term(Term::Port(first, last))?;
                 let Some(protocol) = of.and_then(term::protocol_number) else { return Ok(port) };
@@ -336,6 +346,19 @@ impl<'a> Parser<'a> {
                 _ => return Err(wrong()),
             },
             Field::After | Field::Before => return self.time(field),
+            Field::Confidence => {
+                let text = text.strip_suffix('%').unwrap_or(text);
+                let (least, greatest) = range(text, operator, 100).ok_or_else(wrong)?;
+                Term::Confidence(least as u8, greatest as u8)
+            }
+            Field::Flag => {
+                let flag = NameFlags::ALL.iter().find(|(_, word)| word.eq_ignore_ascii_case(text));
+                Term::Flag(flag.ok_or_else(wrong)?.0)
+            }
+            Field::Source => {
+                let is_it = |source: &&NameSource| source.as_str().eq_ignore_ascii_case(text);
+                Term::Source(*NameSource::ALL.iter().find(is_it).ok_or_else(wrong)?)
+            }
         };
         self.next();
         self.term(term)
@@ -414,23 +437,31 @@ fn expected(field: Field) -> &'static str {
         Field::After | Field::Before => {
             "a time: RFC 3339, seconds since 1970, or -15m for 15 minutes ago"
         }
+        Field::Confidence => "percent from 0 to 100, or a range such as 50-89",
+        Field::Flag => {
+            "a flag: stale, late, ambiguous, conflict, unsolicited, one_sided, unconfirmed, claimed"
+        }
+        Field::Source => {
+            "a source: sni, quic_sni, http_host, dns_pair, dns_chain, dns_address, mdns, llmnr, \
+             nbns, dhcp, ptr, learned"
+        }
     }
 }
 
-/// The ports that an operator and a value mean.
-fn ports(text: &str, operator: &str) -> Option<(u16, u16)> {
+/// The numbers up to `greatest` that an operator and a value mean.
+fn range(text: &str, operator: &str, greatest: u16) -> Option<(u16, u16)> {
     let (first, last) = match text.split_once('-') {
         Some((first, last)) => (first.parse::<u16>().ok()?, last.parse::<u16>().ok()?),
         None => (text.parse().ok()?, text.parse().ok()?),
     };
     let (first, last) = match operator {
-        ">=" => (first, u16::MAX),
-        ">" => (last.checked_add(1)?, u16::MAX),
+        ">=" => (first, greatest),
+        ">" => (last.checked_add(1)?, greatest),
         "<=" => (0, last),
         "<" => (0, first.checked_sub(1)?),
         _ => (first, last),
     };
-    (first <= last).then_some((first, last))
+    (first <= last && last <= greatest).then_some((first, last))
 }
 
 /// A point in time, ns since 1970: RFC 3339, seconds since 1970, a day alone for its beginning

@@ -5,9 +5,11 @@ use std::net::IpAddr;
 use larder_wire::Addr;
 use larder_wire::community_id;
 use larder_wire::flow_key::protocol;
+use larder_wire::naming::{NameFlags, NameSource};
 
 use super::pattern::{Pattern, pattern};
 use crate::FlowKey;
+use crate::flow_event::Choice;
 
 /// Protocols whose flows have ports.
 pub(crate) const WITH_PORTS: [u8; 5] = [protocol::TCP, protocol::UDP, 33, 132, 136];
@@ -37,6 +39,12 @@ pub(crate) enum Term {
     After(i64),
     /// Before this time.
     Before(i64),
+    /// The confidence of a name, percent, from the first to the last.
+    Confidence(u8, u8),
+    /// A name has this flag.
+    Flag(NameFlags),
+    /// A name came from this source.
+    Source(NameSource),
 }
 
 /// An end of a flow; an absent part matches anything.
@@ -47,11 +55,32 @@ pub(crate) struct End {
 }
 
 impl Term {
+    /// True if events of the flows decide it.
+    pub fn is_of_events(&self) -> bool {
+        matches!(self, Term::Name(_)) || self.is_of_choices()
+    }
+
+    /// True if it is about the choice of names.
+    pub fn is_of_choices(&self) -> bool {
+        matches!(self, Term::Confidence(..) | Term::Flag(_) | Term::Source(_))
+    }
+
+    /// True if the choice meets it.
+    pub fn matches_choice(&self, choice: &Choice) -> bool {
+        match self {
+            Term::Confidence(least, greatest) => (least..=greatest).contains(&&choice.confidence),
+            Term::Flag(flag) => choice.flags.has(*flag),
+            Term::Source(source) => choice.source == *source,
+            _ => false,
+        }
+    }
+
     /// True if packets of flows with this key meet it. False for what a key does not decide: names,
-    /// and times.
+    /// their choice, and times.
     pub fn matches_key(&self, key: &FlowKey) -> bool {
         match self {
-            Term::Name(_) | Term::After(_) | Term::Before(_) => false,
+            Term::Name(_) | Term::Confidence(..) | Term::Flag(_) | Term::Source(_) => false,
+            Term::After(_) | Term::Before(_) => false,
             Term::Net(first, last) => {
                 (first..=last).contains(&&key.low) || (first..=last).contains(&&key.high)
             }

@@ -106,6 +106,7 @@ pub fn event(key: FlowKey, first_packet: u64, name: &str) -> FlowEvent {
         last_ns: 0,
         source_is_low: true,
         names: vec![(NameRole::Destination, Name::from_text(name.as_bytes()).expect("a name"))],
+        choices: [None; 2],
     }
 }
 

@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use larder_store::{
-    FindOptions, Finder, FlowEvent, FlowKey, NameRole, Options, Query, Store, Summary,
+    Choice, FindOptions, Finder, FlowEvent, FlowKey, NameRole, Options, Query, Store, Summary,
 };
 pub use larder_testkit::random::Random;
 use larder_testkit::wait::until_so_or;
+use larder_wire::naming::{NameFlags, NameSource};
 use larder_wire::{Name, community_id};
 
 use super::*;
@@ -28,6 +29,8 @@ pub struct Flow {
     first: u64,
     end: Option<u64>,
     names: Vec<(NameRole, Name)>,
+    /// What its record says.
+    choices: [Option<Choice>; 2],
 }
 
 pub const NAMES: [&str; 8] = [
@@ -44,6 +47,8 @@ pub const NAMES: [&str; 8] = [
 const ROLES: [NameRole; 4] =
     [NameRole::Destination, NameRole::Source, NameRole::Candidate, NameRole::Lookup];
 
+const ENDS: [NameRole; 2] = [NameRole::Destination, NameRole::Source];
+
 /// A random query, as a tree.
 #[derive(Clone, Debug)]
 pub enum Question {
@@ -57,6 +62,10 @@ pub enum Question {
     Vlan(Option<u16>),
     After(i64),
     Before(i64),
+    Confidence(u8),
+    /// A flag of [`NameFlags::ALL`].
+    Flag(usize),
+    Source(NameSource),
 }
 
 impl Question {
@@ -78,6 +87,9 @@ impl Question {
             Question::Vlan(None) => "vlan".to_owned(),
             Question::After(ns) => format!("after {}", seconds(*ns)),
             Question::Before(ns) => format!("before {}", seconds(*ns)),
+            Question::Confidence(percent) => format!("confidence >= {percent}"),
+            Question::Flag(at) => format!("flag {}", NameFlags::ALL[*at].1),
+            Question::Source(source) => format!("name_source == {}", source.as_str()),
         }
     }
 }
@@ -89,13 +101,15 @@ pub struct World {
     pub store: Option<Store>,
     pub packets: Vec<Packet>,
     pub flows: Vec<Flow>,
-    /// Names are learned with the first packet, or not at all.
+    /// Names are learned with the first packet, or not at all, and what the record says of them.
     pub is_prompt: bool,
     /// For each kind of packet the open flow.
     live: [Option<usize>; 14],
     run: u64,
     next: u64,
-    ts_ns: i64,
+    /// Time of the last packet, and from each to the next.
+    pub ts_ns: i64,
+    pub step_ns: i64,
 }
 
 fn frame(kind: usize, length: usize) -> Vec<u8> {
@@ -154,13 +168,18 @@ impl World {
             run: 0,
             next: 1,
             ts_ns: 1_000,
+            step_ns: 10,
         }
     }
 
     pub fn open(&mut self) -> &mut Store {
+        self.open_as(|options| Store::open(options, &interfaces()).expect("a store"))
+    }
+
+    pub fn open_as(&mut self, open: impl FnOnce(Options) -> Store) -> &mut Store {
         self.run += 1;
         (self.next, self.live) = (1, [None; 14]);
-        self.store.insert(Store::open(self.options.clone(), &interfaces()).expect("a store"))
+        self.store.insert(open(self.options.clone()))
     }
 
     /// Appends some batches.
@@ -182,7 +201,7 @@ impl World {
             13 => frame_without_flow(length),
             _ => (frame(kind, length), Vec::new()),
         };
-        self.ts_ns += 10;
+        self.ts_ns += self.step_ns;
         made.packet(0, self.ts_ns, &frame);
         let key = (kind < 13).then(|| key(&frame));
         if let Some(key) = key {
@@ -200,7 +219,14 @@ impl World {
             self.flows[flow].end = Some(number);
             self.live[kind] = None;
             if !self.flows[flow].names.is_empty() {
-                made.events.push(self.event(flow, Vec::new()));
+                if !self.is_prompt {
+                    self.flows[flow].choices = self.choices(flow);
+                }
+                // The last name of each end is the one that the record has.
+                let names = &self.flows[flow].names;
+                let of_end = |end| names.iter().rfind(|(role, _)| *role == end).cloned();
+                let chosen = ENDS.into_iter().filter_map(of_end).collect();
+                made.events.push(self.event(flow, chosen));
             }
         }
         let flow = *self.live[kind].get_or_insert_with(|| {
@@ -210,6 +236,7 @@ impl World {
                 first: number,
                 end: None,
                 names: Vec::new(),
+                choices: [None; 2],
             });
             self.flows.len() - 1
         });
@@ -220,12 +247,15 @@ impl World {
             let role = ROLES[[0, 0, 0, 1, 2, 3][self.chance.below(6) as usize]];
             let name = (role, Name::from_text(name.as_bytes()).expect("a name"));
             self.flows[flow].names.push(name.clone());
+            if self.is_prompt {
+                self.flows[flow].choices = self.choices(flow);
+            }
             made.events.push(self.event(flow, vec![name]));
         }
     }
 
     fn event(&self, flow: usize, names: Vec<(NameRole, Name)>) -> FlowEvent {
-        let Flow { key, first, end, .. } = self.flows[flow];
+        let Flow { key, first, end, choices, .. } = self.flows[flow];
         FlowEvent {
             key,
             first_packet: first,
@@ -234,7 +264,20 @@ impl World {
             last_ns: self.ts_ns,
             source_is_low: true,
             names,
+            choices,
         }
+    }
+
+    /// Random choices for the ends that have names.
+    fn choices(&mut self, flow: usize) -> [Option<Choice>; 2] {
+        ENDS.map(|end| {
+            let has_name = self.flows[flow].names.iter().any(|(role, _)| *role == end);
+            has_name.then(|| Choice {
+                source: NameSource::ALL[self.chance.below(3) as usize],
+                flags: NameFlags::from_bits(self.chance.below(8) as u16),
+                confidence: 1 + self.chance.below(99) as u8,
+            })
+        })
     }
 
     /// A search term.
@@ -267,7 +310,7 @@ impl World {
             let count = 1 + world.chance.below(3);
             (0..count).map(|_| world.question(depth - 1)).collect()
         };
-        match self.chance.below(if depth == 0 { 8 } else { 14 }) {
+        match self.chance.below(if depth == 0 { 9 } else { 15 }) {
             0..4 => {
                 let word = self.word();
                 let is_address = word.parse::<std::net::IpAddr>().is_ok();
@@ -293,8 +336,13 @@ impl World {
                 let ns = self.chance.below(self.ts_ns as u64 + 100) as i64;
                 [Question::After(ns), Question::Before(ns)][self.chance.below(2) as usize].clone()
             }
-            8..10 => Question::Any(some(self)),
-            10..13 => Question::All(some(self)),
+            8 => match self.chance.below(3) {
+                0 => Question::Confidence(self.chance.below(101) as u8),
+                1 => Question::Flag(self.chance.below(4) as usize),
+                _ => Question::Source(NameSource::ALL[self.chance.below(4) as usize]),
+            },
+            9..11 => Question::Any(some(self)),
+            11..14 => Question::All(some(self)),
             _ => Question::Not(Box::new(self.question(depth - 1))),
         }
     }
@@ -327,6 +375,13 @@ impl World {
             }
             Question::After(ns) => packet.ts_ns >= *ns,
             Question::Before(ns) => packet.ts_ns < *ns,
+            Question::Confidence(percent) => {
+                self.has_choice(packet, &|choice| choice.confidence >= *percent)
+            }
+            Question::Flag(at) => {
+                self.has_choice(packet, &|choice| choice.flags.has(NameFlags::ALL[*at].0))
+            }
+            Question::Source(source) => self.has_choice(packet, &|choice| choice.source == *source),
         }
     }
 
@@ -388,22 +443,32 @@ impl World {
                         None => name == word,
                     }
                 };
-                self.flows.iter().any(|flow| {
-                    flow.run == packet.run
-                        && flow.key == key
-                        && flow.first <= packet.number
-                        && flow.end.is_none_or(|end| packet.number < end)
-                        && flow.names.iter().any(|(role, name)| {
-                            let is_wanted = match role {
-                                NameRole::Candidate => options.candidates,
-                                NameRole::Lookup => options.lookups,
-                                _ => true,
-                            };
-                            is_wanted && is_named(name)
-                        })
+                self.flows_of(packet).any(|flow| {
+                    flow.names.iter().any(|(role, name)| {
+                        let is_wanted = match role {
+                            NameRole::Candidate => options.candidates,
+                            NameRole::Lookup => options.lookups,
+                            _ => true,
+                        };
+                        is_wanted && is_named(name)
+                    })
                 })
             }
         }
+    }
+
+    /// The flows that a packet belongs to: one, or none.
+    fn flows_of<'a>(&'a self, packet: &'a Packet) -> impl Iterator<Item = &'a Flow> {
+        self.flows.iter().filter(|flow| {
+            flow.run == packet.run
+                && packet.key == Some(flow.key)
+                && flow.first <= packet.number
+                && flow.end.is_none_or(|end| packet.number < end)
+        })
+    }
+
+    fn has_choice(&self, packet: &Packet, is_it: &dyn Fn(&Choice) -> bool) -> bool {
+        self.flows_of(packet).any(|flow| flow.choices.iter().flatten().any(is_it))
     }
 
     /// Random options.
