@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::SystemTime;
 
 use larder_io::access::Access;
 use larder_io::disk::{FileWriter, O_DIRECT, Space};
@@ -25,6 +26,10 @@ pub trait Disk: Send + fmt::Debug {
     fn end(&mut self, sync: bool) -> io::Result<()>;
     /// Writes a whole file next to its place, then renames it.
     fn save(&mut self, path: &Path, aside: &Path, bytes: &[u8], sync: bool) -> io::Result<()>;
+    /// The time of day.
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
     /// The space of the file system of a folder.
     fn space(&mut self, directory: &Path) -> io::Result<Space> {
         larder_io::disk::space(directory)

@@ -68,7 +68,7 @@ pub(crate) struct DiskWriter {
     is_short: bool,
     pins: Option<Pins>,
     /// When the age of the oldest segment was checked.
-    age_checked: Option<Instant>,
+    age_checked: Option<SystemTime>,
 }
 
 impl DiskWriter {
@@ -371,11 +371,14 @@ impl DiskWriter {
     /// Deletes the oldest segments whose last packets are too old, by the time of day.
     fn keep_age(&mut self) {
         let Some(age) = self.options.age else { return };
-        if self.age_checked.is_some_and(|checked| checked.elapsed() < AGE_CHECK) {
+        let now = self.disk.now();
+        // It is due also after the clock was set back.
+        let since_check = self.age_checked.and_then(|checked| now.duration_since(checked).ok());
+        if since_check.is_some_and(|since| since < AGE_CHECK) {
             return;
         }
-        self.age_checked = Some(Instant::now());
-        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        self.age_checked = Some(now);
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let oldest_ns = now.saturating_sub(age).as_nanos();
         let mut has_deleted = false;
         loop {
