@@ -11,7 +11,7 @@
 //! name = www.example.com        a star stands for any bytes, dots too
 //! host 192.0.2.1                an address in any header of IP (also around or in a tunnel, or
 //!                               quoted by ICMP), or in ARP; if it is none: a name
-//! net 192.0.2.0/24              all addresses with this prefix
+//! net 192.0.2.0/24              all addresses with this prefix; `::/0` has none of IPv4
 //! port 443   port 8000-8099     flows of TCP, UDP, SCTP with this port at either end
 //! tcp port 443   port >= 1024
 //! tcp udp icmp icmp6 sctp       flows of this protocol
@@ -181,17 +181,20 @@ impl Query {
         self.terms.iter().enumerate().filter(|(_, term)| term.is_of_choices())
     }
 
-    /// The networks, each with the number of its term.
+    /// The addresses of networks, each range with the number of its term; a network may have two.
     pub(crate) fn nets(&self) -> impl Iterator<Item = (usize, RangeInclusive<Addr>)> {
-        self.terms.iter().enumerate().filter_map(|(number, term)| match term {
-            Term::Net(first, last) => Some((number, *first..=*last)),
+        let nets = self.terms.iter().enumerate().filter_map(|(number, term)| match term {
+            Term::Net(first, last) => Some((number, *first, *last)),
             _ => None,
+        });
+        nets.flat_map(|(number, first, last)| {
+            term::ranges(first, last).map(move |range| (number, range))
         })
     }
 
     /// True if the term is a network that has this address.
     pub(crate) fn has_address(&self, term: usize, addr: Addr) -> bool {
-        matches!(self.terms[term], Term::Net(first, last) if (first..=last).contains(&addr))
+        matches!(self.terms[term], Term::Net(first, last) if term::is_in(first, last, addr))
     }
 
     /// The part of time that has this time.
@@ -346,6 +349,47 @@ mod tests {
             assert!(matches!(Query::parse(&[bad]), Err(QueryError::Word(..))), "{bad}");
         }
         assert_eq!(Query::parse::<&str>(&[]), Err(QueryError::Empty));
+    }
+
+    /// A network of IPv6 has no addresses of IPv4, which are stored among those of IPv6; its ranges are the
+    /// addresses that it has.
+    #[test]
+    fn families_are_apart() {
+        let texts = ["::", "::1", "::fffe:ffff:ffff", "0.0.0.0", "10.0.0.1", "255.255.255.255"];
+        let more = ["::1:0:0:0:0", "2001:db8::1", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"];
+        for (net, expected) in [
+            ("::/0", &["::", "::1", "::fffe:ffff:ffff", more[0], more[1], more[2]][..]),
+            ("::/1", &["::", "::1", "::fffe:ffff:ffff", more[0], more[1]]),
+            ("::/64", &["::", "::1", "::fffe:ffff:ffff"]),
+            ("::fffe:0:0/95", &["::fffe:ffff:ffff"]),
+            ("0.0.0.0/0", &["0.0.0.0", "10.0.0.1", "255.255.255.255"]),
+            ("10.0.0.0/8", &["10.0.0.1"]),
+            ("2001:db8::/32", &["2001:db8::1"]),
+        ] {
+            let query = Query::parse(&[net]).expect(net);
+            let has = |text: &&str| query.has_address(0, address(text).expect("an address"));
+            let in_range = |text: &&str| {
+                let addr = address(text).expect("an address");
+                query.nets().any(|(_, range)| range.contains(&addr))
+            };
+            let all = || texts.into_iter().chain(more);
+            let of_key = |text: &&str| {
+                let addr = address(text).expect("an address");
+                let scope = Default::default();
+                let key = FlowKey {
+                    low: addr,
+                    high: addr,
+                    low_port: 1,
+                    high_port: 2,
+                    protocol: 6,
+                    scope,
+                };
+                query.terms[0].matches_key(&key)
+            };
+            assert_eq!(all().filter(has).collect::<Vec<_>>(), expected, "{net}");
+            assert_eq!(all().filter(in_range).collect::<Vec<_>>(), expected, "{net}: ranges");
+            assert_eq!(all().filter(of_key).collect::<Vec<_>>(), expected, "{net}: keys");
+        }
     }
 
     /// Keys match from either end, and by their Community ID in either order.

@@ -91,7 +91,7 @@ fn what_was_flushed_survives_a_kill() {
         world.options.directory = killed.path().to_owned();
 
         // The cut leaves a prefix, since it was the last segment.
-        let any = ["0.0.0.0/0".to_owned()];
+        let any = ["0.0.0.0/0".to_owned(), "::/0".to_owned()];
         let (left, _) = find(killed.path(), &any, FindOptions::default(), true);
         let last_ns = left.last().map_or(0, |(ts_ns, _)| *ts_ns);
         world.packets.retain(|packet| {

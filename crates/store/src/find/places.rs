@@ -171,7 +171,8 @@ impl Search<'_, '_> {
     ) -> Extras {
         let mut extras: Extras = vec![Vec::new(); self.query.terms.len()];
         for (term, range) in self.query.nets() {
-            extras[term] = of_range(range);
+            // A network may have two ranges.
+            extras[term].append(&mut of_range(range));
             extras[term].sort_unstable();
         }
         extras

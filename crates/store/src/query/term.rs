@@ -1,6 +1,7 @@
 //! The terms of a query: what one of them says about a flow, and the forms of a single word.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use larder_wire::Addr;
 use larder_wire::community_id;
@@ -19,7 +20,7 @@ pub(crate) const WITH_PORTS: [u8; 5] = [protocol::TCP, protocol::UDP, 33, 132, 1
 pub(crate) enum Term {
     /// The flow has a name like this.
     Name(Pattern),
-    /// An address from the first to the last, in any header.
+    /// An address from the first to the last, in any header; see [`ranges`].
     Net(Addr, Addr),
     /// Two ends, in either order, and a protocol.
     Flow([End; 2], Option<u8>),
@@ -82,7 +83,7 @@ impl Term {
             Term::Name(_) | Term::Confidence(..) | Term::Flag(_) | Term::Source(_) => false,
             Term::After(_) | Term::Before(_) => false,
             Term::Net(first, last) => {
-                (first..=last).contains(&&key.low) || (first..=last).contains(&&key.high)
+                is_in(*first, *last, key.low) || is_in(*first, *last, key.high)
             }
             Term::Flow([one, other], protocol) => {
                 let low = |end: &End| end.is(key.low, key.low_port);
@@ -163,6 +164,30 @@ pub(super) fn net(addr: Addr, bits: u32) -> Option<(Addr, Addr)> {
     };
     let value = u128::from_be_bytes(addr.0);
     Some((Addr((value & mask).to_be_bytes()), Addr((value | !mask).to_be_bytes())))
+}
+
+/// The addresses of IPv4, as all addresses are stored.
+const V4: (Addr, Addr) = (Addr::v4([0; 4]), Addr::v4([0xff; 4]));
+
+/// The addresses of a network. One of IPv6 has none of IPv4, although `::/0` spans them as they are stored: a
+/// person who writes it means packets of IPv6, as in tcpdump and Wireshark.
+pub(super) fn ranges(first: Addr, last: Addr) -> impl Iterator<Item = RangeInclusive<Addr>> {
+    let beyond = |addr: Addr, by: i8| {
+        let number = u128::from_be_bytes(addr.0);
+        // Neither end of IPv4 is an end of all addresses.
+        Addr(number.wrapping_add_signed(by.into()).to_be_bytes())
+    };
+    let parts = match !first.is_v4() && first < V4.0 && last >= V4.1 {
+        true => [first..=beyond(V4.0, -1), beyond(V4.1, 1)..=last],
+        // The second part is empty.
+        false => [first..=last, V4.1..=V4.0],
+    };
+    parts.into_iter().filter(|range| !range.is_empty())
+}
+
+/// True if a network has this address.
+pub(super) fn is_in(first: Addr, last: Addr, addr: Addr) -> bool {
+    (first..=last).contains(&addr) && first.is_v4() == addr.is_v4()
 }
 
 type Protocol = Result<Option<u8>, &'static str>;

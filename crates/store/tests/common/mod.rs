@@ -48,6 +48,19 @@ pub fn tcp(src: [u8; 4], sport: u16, dst: [u8; 4], dport: u16, payload: &[u8]) -
     summed(src, dst, 6, frames::tcp((sport, dport), 0x10, 1, payload))
 }
 
+/// Ethernet, IPv6, TCP; the ends are the last byte of an address and a port.
+pub fn tcp6(src: (u8, u16), dst: (u8, u16), payload: &[u8]) -> Vec<u8> {
+    let transport = frames::tcp((src.1, dst.1), 0x10, 1, payload);
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend_from_slice(&(transport.len() as u16).to_be_bytes());
+    packet.extend_from_slice(&[6, 64]);
+    for (last, _) in [src, dst] {
+        packet.extend_from_slice(&[0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
+    }
+    packet.extend_from_slice(&transport);
+    ethernet(&packet, 0x86dd)
+}
+
 fn summed(src: [u8; 4], dst: [u8; 4], protocol: u8, mut transport: Vec<u8>) -> Vec<u8> {
     let at = if protocol == 6 { 16 } else { 6 };
     let sum = transport_sum(&src, &dst, protocol, &transport);

@@ -121,6 +121,7 @@ fn frame(kind: usize, length: usize) -> Vec<u8> {
             &[7, 8][..kind - 3],
             &udp(host(kind), 1000 + kind as u16, [192, 0, 2, 1], 53, &payload),
         ),
+        8 => tcp6((8, 2000), (1, 443), &payload),
         6..10 => tcp(host(kind % 5), 2000, [198, 51, 100, kind as u8], 443, &payload),
         10..12 => tcp([198, 51, 100, 6], 443, host(1), 3000 + kind as u16, &payload),
         12 => udp([10, 0, 0, 9], 5, [10, 0, 0, 9], 5, &payload),
@@ -291,7 +292,9 @@ impl World {
                 pick(&mut self.chance, &["*.example.com", "*", "*.com", "*.EXAMPLE.org.", "nobody"])
             }
             2 => pick(&mut self.chance, &["10.0.0.9", "192.0.2.1", "198.51.100.6", "10.9.9.9"]),
-            3 => pick(&mut self.chance, &["10.0.0.0/16", "10.0.1.0/24", "0.0.0.0/0", "::/1"]),
+            3 => {
+                pick(&mut self.chance, &["10.0.0.0/16", "10.0.1.0/24", "0.0.0.0/0", "::/1", "::/0"])
+            }
             4 => {
                 let words = ["192.0.2.1:53-10.0.1.1:1001/udp", "198.51.100.6:443-*/tcp", "*:5"];
                 pick(&mut self.chance, &words)
@@ -411,7 +414,7 @@ impl World {
                 }
                 "10.0.0.0/16" => of_others(&|addr| addr.starts_with("10.0.")),
                 "10.0.1.0/24" => of_others(&|addr| addr.starts_with("10.0.1.")),
-                "0.0.0.0/0" | "::/1" => !packet.others.is_empty(),
+                "0.0.0.0/0" => !packet.others.is_empty(),
                 _ => false,
             };
         };
@@ -423,7 +426,8 @@ impl World {
             "10.0.0.9" | "192.0.2.1" | "198.51.100.6" | "10.9.9.9" => has(word),
             "10.0.0.0/16" => starts("10.0."),
             "10.0.1.0/24" => starts("10.0.1."),
-            "0.0.0.0/0" | "::/1" => true,
+            "0.0.0.0/0" => !ends[0].0.contains(':'),
+            "::/1" | "::/0" => ends[0].0.contains(':'),
             "192.0.2.1:53-10.0.1.1:1001/udp" => is_end("192.0.2.1", 53) && is_end("10.0.1.1", 1001),
             "198.51.100.6:443-*/tcp" => is_end("198.51.100.6", 443),
             "*:5" => key.low_port == 5 || key.high_port == 5,
@@ -522,7 +526,7 @@ pub fn find_query(
 
 /// Waits until all packets of `world` that have an address can be found.
 pub fn settle(world: &World) {
-    let words = ["0.0.0.0/0".to_owned()];
+    let words = ["0.0.0.0/0".to_owned(), "::/0".to_owned()];
     let wanted = world.expected(&world.packets, &words, FindOptions::default()).len();
     let found = || find(&world.directory, &words, FindOptions::default(), false).0.len();
     until_so_or(|| format!("{} of {wanted}", found()), || found() == wanted);
