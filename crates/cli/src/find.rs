@@ -104,7 +104,7 @@ fn refuse(settings: &Find, places: &[Place]) -> Result<(), Failure> {
     }
     if settings.alerts.is_some() && !matches!(settings.format, "table" | "jsonl") {
         return Err(Failure::usage(format!(
-            "--alerts prints a line for each alert, as table or jsonl; remove --format {}",
+            "--alerts prints a row for each alert, not as --format {}; use table or jsonl",
             settings.format
         )));
     }
@@ -164,9 +164,6 @@ fn places(settings: &Find) -> Result<Vec<Place>, Failure> {
             )));
         };
         places.push(Place::Machine(place, token.clone()));
-    }
-    if places.len() == settings.dir.len() && token.is_some() {
-        return Err(Failure::usage("--token has no effect without --on; add --on HOST:PORT"));
     }
     if settings.scan && places.iter().any(|place| matches!(place, Place::Machine(..))) {
         return Err(Failure::usage("--scan reads directories only; remove --on or --scan"));

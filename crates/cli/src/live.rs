@@ -210,12 +210,6 @@ fn hook(store: &Store) -> Result<Option<Hook>, Failure> {
 pub fn serve(store: &Store, access: Access) -> Result<Option<serve::Options>, Failure> {
     let push = pcap_serve(store)?;
     let Some(word) = &store.serve else {
-        let has_more = !store.serve_hosts.is_empty() || store.serve_token.is_some();
-        if has_more && store.ui.is_none() {
-            let text = "--serve-hosts and --serve-token have no effect without --serve and --ui; \
-                add --serve ADDR:PORT";
-            return Err(Failure::usage(text));
-        }
         return Ok(push.map(|push| serve::Options::pushing(Some(push))));
     };
     if store.store.is_none() {
@@ -227,14 +221,7 @@ pub fn serve(store: &Store, access: Access) -> Result<Option<serve::Options>, Fa
 /// Address, token, host names and history of `--ui`.
 pub fn page(settings: &Annotate, access: Access) -> Result<Option<Page>, Failure> {
     let Annotate { store, input, .. } = settings;
-    let Some(word) = &store.ui else {
-        return match &store.ui_history {
-            Some(_) => {
-                Err(Failure::usage("--ui-history has no effect without --ui; add --ui ADDR:PORT"))
-            }
-            None => Ok(None),
-        };
-    };
+    let Some(word) = &store.ui else { return Ok(None) };
     if input.interface.is_empty() && input.read.is_empty() || input.names_at.is_some() {
         return Err(Failure::usage(
             "--ui: the page shows packets of an interface or of captures; add -i IFACE or -r FILE",

@@ -83,6 +83,11 @@ fn run(invocation: &Invocation) -> Outcome {
         }
         ["man"] => {
             let Man { output, markdown } = settings.read();
+            if markdown && output.is_some() {
+                return Err(Failure::usage(
+                    "--markdown prints the table; remove -o, or --markdown",
+                ));
+            }
             if markdown {
                 return print(&show::markdown(&PROGRAM));
             }

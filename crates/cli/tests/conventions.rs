@@ -84,6 +84,7 @@ fn usage_errors_help() {
     scratch.run("anotate").refused(&["'annotate'", "--help"]);
     scratch.run("resolve").refused(&["resolve", "--help"]);
     scratch.run("").refused(&["annotate", "demo"]);
+    scratch.run("man --markdown -o pages").refused(&["remove -o"]);
     scratch.run("annotate --nams dns").refused(&["--names"]);
     scratch.run("annotate -r x --format jsn").refused(&["ecs", "zeek"]);
     scratch.run("annotate -r x --names-budget 1").refused(&["from 1MiB"]);
@@ -109,6 +110,11 @@ fn live_input_is_refused_before_output() {
     scratch.run("annotate -o out -- port 53").refused(&["the filter has no input", "-r FILE"]);
     scratch.run("annotate -i lo -o out port nowhere").refused(&["nowhere"]);
     scratch.run("annotate -i lo --serve 127.0.0.1:1 -o out").refused(&["--store"]);
+    scratch.run("annotate -r a.pcap --rings 2 -o out").refused(&["add --interface IFACE"]);
+    scratch.write("eve.json", b"{}\n");
+    let log = "annotate --eve eve.json -o out";
+    scratch.run(&format!("{log} -c 3")).refused(&["no packets to count"]);
+    scratch.run(&format!("{log} -w kept --store 1GiB")).refused(&["no packets to store"]);
     assert!(!scratch.path("out").exists());
 }
 

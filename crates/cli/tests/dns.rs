@@ -544,7 +544,7 @@ fn answers_are_logged() {
 fn wrong_words_are_refused() {
     for (words, says) in [
         ("--ctl none/of/these", "create it (install -d"),
-        ("--ctl-mode 0999", "octal digits"),
+        ("--ctl ctl --ctl-mode 0999", "octal digits"),
         ("--metrics 9953", "ADDR:PORT"),
         ("--query-log log --query-log-prefix 24,48", "expected bits"),
         ("--metrics 192.0.2.1:9953", "name another address"),

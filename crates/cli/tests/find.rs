@@ -138,7 +138,7 @@ fn flows_have_forms() {
     assert_eq!((run.code, &run.out[..12]), (Some(1), "{\"packets\":0"));
     scratch.run("find -d kept udp --format csv -w x.pcapng").refused(&["remove one of them"]);
     let run = scratch.run("find -d kept udp --format zeek --alerts eve.json -w alerts");
-    run.refused(&["remove --format zeek"]);
+    run.refused(&["not as --format zeek"]);
 }
 
 /// The flows of all packets of a store are those of the log: ends, times, counts by direction, names
@@ -256,7 +256,9 @@ fn several_stores_are_searched() {
         ("--on sensor1 udp", "--on sensor1: expected HOST:PORT"),
         ("--on 127.0.0.1:1 --scan udp", "--scan reads directories only"),
         ("--on 127.0.0.1:1 -d kept --follow udp -w -", "--follow: expected one --dir"),
-        ("--token kept udp", "--token"),
+        ("--token kept udp", "--token has no effect without --on"),
+        ("-d kept --around 5m udp", "add --alerts FILE"),
+        ("-d kept --deadline 30s udp", "add --on HOST:PORT"),
         ("-d kept -d missing udp", "missing"),
     ] {
         scratch.run(&format!("find {line}")).refused(&[text]);

@@ -121,6 +121,8 @@ fn notices_of_zeek_are_read() {
     ] {
         find(&scratch, line).refused(texts);
     }
+    let run = scratch.run("find -d kept --alerts notice.log -w out --format csv");
+    run.refused(&["use table or jsonl"]);
     scratch.write("empty", b"");
     let run = find(&scratch, "--alerts empty -w out");
     assert!(run.code == Some(1) && run.err.contains("the log is empty"), "{}", run.err);

@@ -145,7 +145,7 @@ fn starts_are_refused() {
     refused("-r - --ui-history h", &["--ui-history has no effect without --ui"]);
     refused("--flows-read f --ui 127.0.0.1:0", &["--ui", "-i IFACE or -r FILE"]);
     refused("-r - --eve e --ui 127.0.0.1:0", &["--ui", "logs of other programs"]);
-    refused("-r - --serve-token token", &["no effect without --serve and --ui"]);
+    refused("-r - --serve-token token", &["no effect without --serve or --ui"]);
 }
 
 /// Requests of other sites and hosts get nothing; without the token there is the document alone.

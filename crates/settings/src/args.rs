@@ -136,7 +136,8 @@ fn argument(setting: &'static Setting) -> Arg {
 
 /// Long help: the meaning, default and range, and the reason.
 fn long_help(setting: &Setting) -> String {
-    let mut sentences = vec![format!("{}.", setting.help), setting.more.to_owned()];
+    let mut sentences =
+        vec![format!("{}.", setting.help), setting.more.to_owned(), setting.needs_in_words()];
     let is_off = matches!((setting.kind, setting.default), (Kind::Switch, "false"));
     if !setting.default.is_empty() && !is_off {
         let shown = setting.kind.shown(setting.default);

@@ -121,6 +121,11 @@ impl Resolved {
         rows.map(|(setting, (values, layer))| (setting, values.as_slice(), layer))
     }
 
+    /// The command.
+    pub fn command(&self) -> &'static Command {
+        self.command
+    }
+
     /// Rows in which another resolution of the same command differs.
     pub fn differing(&self, other: &Resolved) -> impl Iterator<Item = &'static Setting> {
         let pairs = self.command.settings.iter().zip(self.values.iter().zip(&other.values));

@@ -13,6 +13,7 @@
 //! | [`value`] | text forms of values, parsed once |
 //! | [`args`] | the table as flags |
 //! | [`layers`] | precedence: flag, environment, file, default |
+//! | `needs` | settings that have no effect without others are refused |
 //! | [`program`] | a program from its command line to its end |
 //! | [`show`], [`manual`] | the table as `show-config`, template, reference; as man pages and completions |
 //! | [`exit`] | exit codes, and failures that state what to do next |
@@ -29,6 +30,7 @@ mod field;
 pub mod layers;
 pub mod manual;
 pub mod nearest;
+mod needs;
 pub mod program;
 pub mod row;
 #[cfg(test)]

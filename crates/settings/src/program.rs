@@ -9,7 +9,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::args;
 use crate::exit::{self, Failure, Outcome};
-use crate::layers::{self, File, Resolved, process_environment};
+use crate::layers::{self, Environment, File, Resolved, process_environment};
+use crate::needs;
 use crate::signals;
 use crate::table::{Command, Program};
 use crate::terminal::{say, speak_as};
@@ -89,7 +90,7 @@ impl Invocation {
     /// The settings of another command by all layers; flags of this command count where they have the names of
     /// the other's.
     pub fn settings_of(&self, command: &'static Command) -> Result<Resolved, Failure> {
-        layers::resolve(command, &self.matches, self.file()?.as_ref(), &process_environment)
+        self.resolve_of(command, self.file()?.as_ref(), &process_environment)
     }
 
     /// The configuration file that applies, once the environment is found to have no unknown
@@ -102,13 +103,25 @@ impl Invocation {
     }
 
     fn resolve(&self, file: Option<&File>) -> Result<Resolved, Failure> {
-        layers::resolve(self.command, &self.matches, file, &process_environment)
+        self.resolve_of(self.command, file, &process_environment)
+    }
+
+    /// The settings of a command. One that has no effect is refused.
+    fn resolve_of(
+        &self,
+        command: &'static Command,
+        file: Option<&File>,
+        environment: Environment<'_>,
+    ) -> Result<Resolved, Failure> {
+        let resolved = layers::resolve(command, &self.matches, file, environment)?;
+        needs::check(&resolved)?;
+        Ok(resolved)
     }
 
     /// The settings with a file of this text and without an environment, for tests.
     pub fn settings_with(&self, file: &str) -> Result<Resolved, Failure> {
         let file = File::parse(self.program, Path::new("f"), file)?;
-        layers::resolve(self.command, &self.matches, Some(&file), &|_| None)
+        self.resolve_of(self.command, Some(&file), &|_| None)
     }
 }
 

@@ -186,6 +186,12 @@ impl<T> Row<T> {
         Row::of(Setting { why, ..self.setting })
     }
 
+    /// Without any of these settings of the command, this one has no effect and is refused (the module
+    /// `needs` has the rules). Help states them.
+    pub const fn needs(self, names: &'static [&'static str]) -> Row<T> {
+        Row::of(Setting { needs: names, ..self.setting })
+    }
+
     /// The heading in help, for a row that several commands share.
     pub const fn group(self, group: &'static str) -> Row<T> {
         Row::of(Setting { group, ..self.setting })

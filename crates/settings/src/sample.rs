@@ -10,15 +10,16 @@ crate::settings! {
     /// A row of most kinds.
     pub struct Annotate {
         pub read: Vec<std::path::PathBuf> = RUN.endpoint().many().letter('r'),
-        pub output: Option<std::path::PathBuf> = RUN.endpoint(),
+        pub output: Option<std::path::PathBuf> = RUN.endpoint().needs(&["cores"]),
         pub cores: usize = LASTING.cores().default("all"),
         pub seed: Sourced<u64> = LASTING.seed().default("0x1").with_source(),
-        pub linger: u32 = LASTING.seconds(0, 86_400).default("5s"),
-        pub udp_idle: u32 = LASTING.seconds(0, 86_400).default("60s"),
+        pub linger: u32 = LASTING.seconds(0, 86_400).default("5s")
+            .needs(&["quiet", "names"]),
+        pub udp_idle: u32 = LASTING.seconds(0, 86_400).default("60s").live().needs(&["quiet"]),
         pub names: Text = LASTING.set(&["dns", "sni"], "name source").default("all"),
         pub names_budget: u64 = LASTING.bytes(1 << 20, 1 << 40).default("256MiB"),
         pub quiet: bool = LASTING.switch(),
-        pub strict: bool = LASTING.switch(),
+        pub strict: bool = LASTING.switch().needs(&["read"]),
     }
 }
 

@@ -71,7 +71,8 @@ pub fn table_of(command: &Command, before: &str, text: &mut String) {
         let value = setting.kind.parse(setting.default.as_ref());
         let value = value.expect("a test parses every default");
         let _ = writeln!(text, "\n# {}: {}.", setting.help, setting.kind.range());
-        for sentences in [setting.more, setting.why].iter().filter(|it| !it.is_empty()) {
+        let needs = setting.needs_in_words();
+        for sentences in [setting.more, &needs, setting.why].iter().filter(|it| !it.is_empty()) {
             let _ = writeln!(text, "# {sentences}");
         }
         let _ = writeln!(text, "{before}{}", assignment(setting, &[value]));
@@ -152,7 +153,8 @@ fn table(text: &mut String, command: &Command, is_wanted: impl Fn(&Setting) -> b
 fn description(setting: &Setting) -> String {
     let mut text = format!("{}.", setting.help);
     let live = if setting.is_live { "*Live*." } else { "" };
-    for sentences in [setting.more, setting.why, live].iter().filter(|it| !it.is_empty()) {
+    let needs = setting.needs_in_words();
+    for sentences in [setting.more, &needs, setting.why, live].iter().filter(|it| !it.is_empty()) {
         text.push(' ');
         text.push_str(sentences);
     }

@@ -41,6 +41,8 @@ pub struct Setting {
     pub reach: Reach,
     /// A reload changes it while the server runs.
     pub is_live: bool,
+    /// Names of other settings of the command. Without any of them this one has no effect, and is refused.
+    pub needs: &'static [&'static str],
     /// Heading in help.
     pub group: &'static str,
     /// The effect: an imperative of at most 60 characters without a full stop, for `-h`.
@@ -55,6 +57,15 @@ impl Setting {
     /// Key in the configuration file.
     pub fn key(&self) -> String {
         self.name.replace('-', "_")
+    }
+
+    /// The sentence of help about the settings that this one needs; empty if there are none.
+    pub(crate) fn needs_in_words(&self) -> String {
+        let flags: Vec<String> = self.needs.iter().map(|name| format!("--{name}")).collect();
+        match flags[..] {
+            [] => String::new(),
+            _ => format!("Needs {}.", flags.join(" or ")),
+        }
     }
 
     /// How a person would write it on the command line: `-r, --read FILE`.
@@ -153,6 +164,7 @@ pub(crate) const ROW: Setting = Setting {
     bare: "",
     reach: Reach::Run,
     is_live: false,
+    needs: &[],
     group: "Options",
     help: "",
     more: "",

@@ -132,6 +132,12 @@ fn check(options: &Options) -> Result<(&Endpoint, Form), Error> {
     if options.write_packets.is_some() {
         return refuse("-w: a log has no packets to write; leave it out");
     }
+    if options.store.is_some() {
+        return refuse("--store: a log has no packets to store; leave it out");
+    }
+    if options.packets_max.is_some() {
+        return refuse("-c: a log has no packets to count; leave it out");
+    }
     if options.rotation.is_wanted() {
         return refuse(
             "a log that is annotated comes out as one file; rotate it before, or leave this out",

@@ -148,6 +148,7 @@ settings! {
                 away. A flow is written --flows-delay after its start, and one without a name after twice that time.")
             .why("Routers export a flow after it began: names are those of its start."),
         pub flows_delay: u32 = INPUT.seconds(0, 3_600).default("10m")
+            .needs(&["flows-read", "flows-listen"])
             .help("Let an exported flow wait this long for a name")
             .more("The time counts from the start of the flow; a longer flow waits until its end. larder marks \
                 a name that comes in this time late. 0 does not wait. With --flows-listen, all flows wait this \
@@ -315,6 +316,7 @@ settings! {
             .help("Accept late packets of a closed TCP flow for this long")
             .why("Late acknowledgments after FIN or RST belong to the flow that they close."),
         pub active: u32 = LIMIT.seconds(0, 604_800).default("30m")
+            .needs(&["interface"])
             .help("Write a record for a long flow at this interval")
             .more("This is the active timeout of live capture. 0 writes one record, at the end. Flows of \
                 capture files always have one record.")
@@ -346,7 +348,7 @@ settings! {
             .help("Create a control socket for larder ctl and larder top")
             .more("Its directory must exist.")
             .why("larder top connects to /run/larder/annotate by default."),
-        pub ctl_mode: Text = servers::CTL_MODE,
+        pub ctl_mode: Text = servers::CTL_MODE.needs(&["ctl"]),
         pub metrics: Option<Text> = servers::METRICS,
         pub log_level: &'static str = servers::LOG_LEVEL,
         pub log_format: &'static str = servers::LOG_FORMAT,

@@ -101,16 +101,23 @@ settings! {
             .why("A client that moves or loses packets waits less than over TLS."),
         pub https_path: Text = ENCRYPTED.word().default("/dns-query")
             .value("PATH")
+            .needs(&["listen-https"])
             .help("Serve DNS over HTTPS at this path")
             .more("Other paths get 404.")
             .why("Clients that are configured with a name only try this path."),
-        pub tls_cert: Option<PathBuf> = servers::TLS_CERT.group("Encrypted transports"),
-        pub tls_key: Option<PathBuf> = servers::TLS_KEY.group("Encrypted transports"),
+        pub tls_cert: Option<PathBuf> = servers::TLS_CERT
+            .group("Encrypted transports")
+            .needs(&["listen-tls", "listen-https", "listen-quic"]),
+        pub tls_key: Option<PathBuf> = servers::TLS_KEY
+            .group("Encrypted transports")
+            .needs(&["listen-tls", "listen-https", "listen-quic"]),
         pub encrypted_max: usize = ENCRYPTED.count(1, 1_000_000).default("4096")
+            .needs(&["listen-tls", "listen-https", "listen-quic"])
             .help("Limit the connections of clients over encrypted transports")
             .more("larder closes new connections above the limit.")
             .why("A connection takes about 30 kB and, except over QUIC, a file descriptor."),
         pub encrypted_per_client: u32 = ENCRYPTED.count(1, 1_000_000).default("64")
+            .needs(&["listen-tls", "listen-https", "listen-quic"])
             .help("Limit the encrypted connections per client")
             .more("A client is an IPv4 address or an IPv6 /64.")
             .why("One client cannot take all connections."),
@@ -121,6 +128,7 @@ settings! {
                 other queries.")
             .why("AF_XDP serves more queries per second, but the firewall does not filter them."),
         pub xdp_fallback: bool = SERVER.switch().on()
+            .needs(&["xdp"])
             .help("Serve with sockets if XDP is not available")
             .more("With false larder exits and reports the reason.")
             .why("A slower server still serves, and larder reports the fallback at the start."),
@@ -133,6 +141,7 @@ settings! {
                 encrypted."),
         pub upstream_ca: Option<PathBuf> = UPSTREAM.word().none("system")
             .value("FILE")
+            .needs(&["upstream", "forward"])
             .help("Trust these CA certificates (PEM) for encrypted upstreams")
             .more("system stands for the authorities of the system. A file replaces them.")
             .why("Use a file for servers with a private CA."),
@@ -170,20 +179,24 @@ settings! {
             .why("Use it where no recursive resolver is available."),
         pub dnssec: &'static str = RECURSION.choice(&["validate", "pass", "off"]).default("validate")
             .value("WHAT")
+            .needs(&["recurse"])
             .help("Set how --recurse handles DNSSEC signatures")
             .more("validate checks them. pass sends them to clients that request them. off does without.")
             .why("Validation rejects forged data. pass is for clients that validate themselves."),
         pub root_hints: Option<PathBuf> = RECURSION.word().none("built-in")
             .value("FILE")
+            .needs(&["recurse"])
             .help("Read the root servers from this zone file")
             .why("IANA's servers are built in; a private network may have others."),
         pub trust_anchor: Option<PathBuf> = RECURSION.word().none("built-in")
             .value("FILE")
+            .needs(&["recurse"])
             .help("Read the trust anchors of the root from this file")
             .more("The file has DNSKEY records.")
             .why("IANA's keys of 2017 and 2024 are built in. larder does not follow their rollover (RFC 5011)."),
         pub server_allow: List = RECURSION.list().many().default("none")
             .value("NETWORK")
+            .needs(&["recurse"])
             .help("Allow queries to name servers in these private networks")
             .why("By default larder queries only public addresses. Otherwise the owner of a domain \
                 could make it send packets into its own network."),

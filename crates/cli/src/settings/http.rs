@@ -78,9 +78,10 @@ settings! {
             .help("Listen for TLS on these addresses (default port 443)")
             .more("Protocols are HTTP/2 and HTTP/1.1. Needs --tls-cert, --tls-key and a build \
                 with the feature encrypted."),
-        pub tls_cert: Option<PathBuf> = servers::TLS_CERT.group("TLS"),
-        pub tls_key: Option<PathBuf> = servers::TLS_KEY.group("TLS"),
+        pub tls_cert: Option<PathBuf> = servers::TLS_CERT.group("TLS").needs(&["listen-tls"]),
+        pub tls_key: Option<PathBuf> = servers::TLS_KEY.group("TLS").needs(&["listen-tls"]),
         pub http2_streams: u32 = TLS.count(1, 1_000).default("128")
+            .needs(&["listen-tls"])
             .help("Limit concurrent requests per HTTP/2 connection")
             .more("A request counts as a connection for --clients-max while it is served.")
             .why("It takes about 100 kB."),
@@ -104,6 +105,7 @@ settings! {
                 fewer than 3 of its last 8 checks succeeded.")
             .why("The rule is that of Varnish's probe."),
         pub health_interval: u64 = ORIGIN.seconds(1, 3_600).default("5s")
+            .needs(&["health-check"])
             .help("Set the interval of health checks")
             .why("The default is that of Varnish."),
         pub origin_connections: usize = ORIGIN.count(1, 1_000_000).default("1000")
@@ -221,7 +223,7 @@ settings! {
             .more("Other clients get 405. Tags are named by xkey-purge, Surrogate-Key or Cache-Tag.")
             .why("The rules are those of Varnish."),
         pub ctl: Option<PathBuf> = servers::CTL,
-        pub ctl_mode: Text = servers::CTL_MODE,
+        pub ctl_mode: Text = servers::CTL_MODE.needs(&["ctl"]),
         pub metrics: Option<Text> = servers::METRICS,
         pub log_level: &'static str = servers::LOG_LEVEL,
         pub log_format: &'static str = servers::LOG_FORMAT,
@@ -239,16 +241,19 @@ settings! {
         pub access_log_format: &'static str = OPERATION.choice(&["combined", "json"])
             .default("combined")
             .live()
+            .needs(&["access-log"])
             .help("Choose the format of the access log")
             .more("combined is the format of Apache and nginx. json has one object per line, with \
                 durations and the cache status."),
         pub access_log_size: u64 = OPERATION.bytes(0, 1 << 40).default("256MiB")
             .live()
+            .needs(&["access-log"])
             .help("Rotate the access log at this size")
             .more("0 disables it. The file is renamed to FILE.1.")
             .why("An unattended log must not fill the disk."),
         pub access_log_keep: u32 = OPERATION.count(0, 1_000).default("4")
             .live()
+            .needs(&["access-log"])
             .help("Keep this many rotated access logs")
             .more("larder deletes older ones."),
     }

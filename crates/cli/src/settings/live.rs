@@ -19,29 +19,36 @@ settings! {
     /// Live capture.
     pub struct Capture {
         pub rings: usize = CAPTURE.count(1, 256).default("1")
+            .needs(&["interface"])
             .help("Set the number of capture rings per interface")
             .more("The kernel distributes flows among the rings.")
             .why("The kernel fills one ring on one core, and several rings on several cores."),
         pub ring_size: u64 = CAPTURE.bytes(256 << 10, 16 << 30).default("64MiB")
+            .needs(&["interface"])
             .help("Set the memory of a capture ring")
             .why("The ring buffers packets while larder is busy. The kernel drops and counts packets that \
                 do not fit."),
         pub batch_ms: u32 = CAPTURE.count(1, 1_000).default("5")
             .value("MILLISECONDS")
+            .needs(&["interface"])
             .help("Limit how long packets wait in a batch")
             .why("Longer batches cost less per packet and add delay."),
         pub snaplen: u32 = CAPTURE.bytes(64, 256 << 10).default("256KiB")
             .letter('s')
+            .needs(&["interface"])
             .help("Capture at most this many bytes of a packet")
             .why("As in tcpdump. Names are in the first 2 KiB, and the log counts original lengths."),
         pub no_promiscuous: bool = CAPTURE.switch()
             .letter('p')
+            .needs(&["interface"])
             .help("Do not put interfaces into promiscuous mode")
             .why("As in tcpdump. A tap or mirror port needs the default."),
         pub hardware_time: bool = CAPTURE.switch()
+            .needs(&["interface"])
             .help("Use hardware timestamps where the card has them")
             .why("Kernel timestamps are exact to the interrupt, hardware timestamps to the wire."),
         pub xdp: bool = CAPTURE.switch()
+            .needs(&["interface"])
             .help("Capture with AF_XDP (feature xdp)")
             .more("The network stack of the host does not receive these packets. larder uses capture \
                 rings if the driver or the build has no AF_XDP.")
@@ -62,63 +69,78 @@ settings! {
             .more("larder deletes the oldest packets first. larder find searches the store.")
             .why("Without it -w writes one file."),
         pub segment: u64 = STORE.bytes(64 << 10, 4 << 30).default("64MiB")
+            .needs(&["store"])
             .help("Set the size of a segment of the packet store")
             .why("larder deletes whole segments, and indexes each closed segment."),
         pub segment_time: u64 = STORE.seconds(0, 604_800).default("1h")
+            .needs(&["store"])
             .help("Close a segment after this time")
             .more("With 0 larder closes it when it is full.")
             .why("Quiet networks then have closed segments, too."),
         pub segment_hook: Option<PathBuf> = STORE.word().none("none")
             .value("PROGRAM")
+            .needs(&["store"])
             .help("Run this program for each closed segment")
             .more("Its arguments are the paths of the segment and of its index. larder runs one at a time, \
                 the oldest segment first, tries a failing one three times, and continues at the next start.")
             .why("It uploads segments to an object store. --store deletes segments whether or not it has run."),
         pub segment_hook_time: u64 = STORE.seconds(1, 86_400).default("5m")
+            .needs(&["segment-hook"])
             .help("Stop the program of --segment-hook after this time")
             .why("A program that hangs would delay the next segment."),
         pub store_memory: u64 = STORE.bytes(4 << 20, 1 << 40).default("256MiB")
+            .needs(&["store"])
             .help("Limit the memory for packets on their way to the disk")
             .more("The buffer also serves readers that follow the capture.")
             .why("It bridges pauses of the disk. When it is full, larder drops packets from the store, \
                 and counts them."),
         pub store_snaplen: u32 = STORE.bytes(0, 256 << 10).default("0")
+            .needs(&["store"])
             .help("Store at most this many bytes of a packet")
             .more("0 stores whole packets.")
             .why("larder reads names from the whole packet in any case."),
         pub store_headers: bool = STORE.switch()
+            .needs(&["store"])
             .help("Store headers up to the transport's, without payload")
             .why("The store then shows which hosts communicated, but not the content."),
         pub store_dns: bool = STORE.switch()
+            .needs(&["store-headers"])
             .help("Store DNS messages whole despite --store-headers")
             .why("DNS messages explain the name of a flow."),
         pub store_sample: u32 = STORE.count(1, 1_000_000).default("1")
+            .needs(&["store"])
             .help("Store one flow in N")
             .more("larder stores all packets of the chosen flows.")
             .why("Half a conversation is of little use."),
         pub store_pseudonyms: Option<PathBuf> = STORE.path()
             .of_one_run()
+            .needs(&["store"])
             .help("Replace stored addresses with pseudonyms (Crypto-PAn)")
             .more("FILE has the 32 bytes of the key. Pseudonyms preserve prefixes.")
             .why("The same key gives the same pseudonyms. The owner of the key can reverse them."),
         pub store_compress: bool = STORE.switch()
+            .needs(&["store"])
             .help("Compress closed segments with zstd")
             .more("larder find and --serve read them as before. One thread of the lowest priority compresses.")
             .why("--store then holds more packets. larder counts the compressed bytes."),
         pub store_sync: bool = STORE.switch()
+            .needs(&["store"])
             .help("Sync each segment to the disk when it is closed")
             .why("Without it a power failure may lose written packets. A crash of larder loses none in either case."),
         pub store_free: Space = STORE.space().default("0")
+            .needs(&["store"])
             .help("Keep this much of the disk free")
             .more("larder deletes the oldest stored packets for it, and also when the disk is full.")
             .why("larder reports at the start if --store exceeds the free space."),
         pub store_age: u64 = STORE.seconds(0, 315_360_000).default("0")
+            .needs(&["store"])
             .help("Delete stored packets that are older than this")
             .more("larder deletes a segment when its last packet is older than this by the time of day, \
                 so packets live for --segment-time longer at most. 0 deletes no packets for their age.")
             .why("Rules on data retention often limit the age of packets."),
         pub store_pin: Option<Text> = STORE.word().none("none")
             .value("QUERY")
+            .needs(&["store"])
             .help("Keep packets that match this query for longer")
             .more("The query is one of larder find, without times. Before larder deletes a segment, it \
                 copies the matching packets to the directory pinned in the -w directory. larder find \
@@ -126,9 +148,11 @@ settings! {
             .why("Packets of a case, of named flows (name ~ *), or of flows without a name (not name ~ *) \
                 matter for longer than others."),
         pub store_pin_size: u64 = STORE.bytes(1 << 20, 1 << 60).default("1GiB")
+            .needs(&["store-pin"])
             .help("Store pinned packets up to this size")
             .more("larder deletes the oldest pinned packets first. --store does not include them."),
         pub store_pin_packets: u32 = STORE.count(0, 1_000_000).default("0")
+            .needs(&["store-pin"])
             .help("Pin the first packets of a flow in a segment")
             .more("0 pins all packets that match.")
             .why("The first packets of a flow have its handshake and its request."),
@@ -148,10 +172,12 @@ settings! {
                 nor authentication, so 127.0.0.1 is the right address unless the network is trusted."),
         pub serve_hosts: List = STORE.list().default("none")
             .value("NAME,..")
+            .needs(&["serve", "ui"])
             .help("Accept requests of --serve and --ui for these host names")
             .why("larder refuses requests for other hosts: a web page may have caused them by DNS rebinding."),
         pub serve_token: Option<PathBuf> = STORE.word().none("none")
             .value("FILE")
+            .needs(&["serve", "ui"])
             .help("Require this file's token from clients of --serve and --ui")
             .more("Clients send it as Authorization: Bearer TOKEN. The page of --ui has a field for it.")
             .why("The token crosses the network in the clear, because --serve and --ui have no TLS."),
@@ -163,6 +189,7 @@ settings! {
             .why("It shows what larder does, and leads from a name to its flows and packets."),
         pub ui_history: Option<PathBuf> = STORE.word().none("none")
             .value("FILE")
+            .needs(&["ui"])
             .help("Keep the history of the --ui page in this file")
             .more("larder writes it once a minute. With --store it is the file history in the -w directory. \
                 Otherwise the history begins again at each start.")
@@ -226,12 +253,14 @@ settings! {
             .help("Search the stores of these machines, too")
             .more("They are addresses of --serve or --ui of a running larder annotate."),
         pub deadline: u64 = INPUT.seconds(1, 86_400).default("30s")
+            .needs(&["on"])
             .help("Wait at most this long for a machine of --on")
             .more("larder waits a second longer for each MiB that the machine sends. It reports a \
                 machine that is too slow, and completes the search without it.")
             .why("One slow machine does not hold up the result of the others."),
         pub token: Option<PathBuf> = INPUT.path()
             .value("FILE")
+            .needs(&["on"])
             .help("Send the token in this file to machines of --on")
             .why("It is the token of their --serve-token."),
         pub community_id: Option<Text> = INPUT.word()
@@ -263,6 +292,7 @@ settings! {
                 input. -w names a directory, and each alert with packets gets a file in it. A query \
                 restricts the packets further."),
         pub around: u64 = INPUT.seconds(1, 31_536_000).default("5m")
+            .needs(&["alerts"])
             .help("Include packets this long before and after an alert")
             .why("An alert comes after its cause, and often before the end of the flow."),
         pub limit: Option<u64> = OUTPUT.count(1, u64::MAX)
@@ -324,5 +354,79 @@ settings! {
         pub once: bool = RUN.switch()
             .help("Print one report and exit")
             .why("Use it in scripts."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::settings::PROGRAM;
+
+    /// Why the settings of a command line and a file are refused; empty if they are not.
+    fn refused(line: &str, file: &str) -> String {
+        let invocation = PROGRAM.parse(line.split(' ')).expect(line);
+        let failure = invocation.settings_with(file).err();
+        failure.map(|failure| failure.message).unwrap_or_default()
+    }
+
+    /// A setting that has no effect is refused, with the setting that it needs.
+    #[test]
+    fn settings_without_effect_name_what_they_need() {
+        for (line, expected) in [
+            ("find x --around 5m", "--around has no effect without --alerts; add --alerts FILE"),
+            ("find x --deadline 1s", "--deadline has no effect without --on; add --on HOST:PORT"),
+            ("find x --token t", "--token has no effect without --on; add --on HOST:PORT"),
+            ("annotate -r a --store 1GiB -w d --store-pin-size 1MiB", "add --store-pin QUERY"),
+            ("annotate -r a --store 1GiB -w d --store-pin-packets 3", "add --store-pin QUERY"),
+            ("annotate -r a --store-pin udp", "without --store; add --store BYTES"),
+            ("annotate -r a --segment 1MiB", "without --store; add --store BYTES"),
+            ("annotate -r a --store 1GiB -w d --store-dns", "add --store-headers"),
+            (
+                "annotate -r a --store 1GiB -w d --segment-hook-time 3s",
+                "add --segment-hook PROGRAM",
+            ),
+            ("annotate -r a --rings 2", "without --interface; add --interface IFACE"),
+            ("annotate -r a -s 64", "--snaplen has no effect without --interface"),
+            ("annotate -r a --active 1h", "without --interface"),
+            ("annotate -r a --flows-delay 1s", "without --flows-read or --flows-listen"),
+            ("annotate -r a --serve-token t", "without --serve or --ui"),
+            ("annotate -r a --ui-history h", "without --ui; add --ui ADDR:PORT"),
+            ("annotate -r a --ctl-mode 0660", "without --ctl; add --ctl PATH"),
+            ("dns --ctl-mode 0660", "without --ctl; add --ctl PATH"),
+            ("dns --dnssec off", "without --recurse; add --recurse"),
+            ("dns --snapshot-every 1h", "without --snapshot; add --snapshot FILE"),
+            ("dns --query-log-sample 9", "without --query-log; add --query-log FILE"),
+            ("dns --cookies=false --cookie-secret x", "without --cookies; add --cookies"),
+            ("dns --json", "without --shadow; add --shadow ADDR"),
+            ("dns --tls-cert c", "without --listen-tls or --listen-https or --listen-quic"),
+            ("http --http2-streams 9", "without --listen-tls; add --listen-tls ADDR"),
+            ("http --access-log-size 0", "without --access-log; add --access-log FILE|-"),
+            ("http --health-interval 1s", "without --health-check; add --health-check PATH"),
+            ("demo --listen 127.0.0.1:1", "--listen has no effect without --ui; add --ui"),
+        ] {
+            let why = refused(&format!("larder {line}"), "");
+            assert!(why.contains(expected), "{line}: {why}");
+        }
+        let file = "[annotate]\nserve_token = 't'\n";
+        let why = refused("larder annotate -r a", file);
+        assert!(why.contains("[annotate] serve_token has no effect without serve or ui"), "{why}");
+    }
+
+    /// A file may have settings for runs of another kind, and defaults.
+    #[test]
+    fn settings_of_other_runs_stay() {
+        let file = "[annotate]\nrings = 4\nsegment = '1MiB'\nstore_pin = 'udp'\nstore_pin_size = '2MiB'\n\
+                    [dns]\nblock_answer = 'zero'\nsnapshot_every = '900s'\n";
+        for line in [
+            "larder annotate -r a",
+            "larder annotate -i eth0 --store 1GiB -w d",
+            "larder annotate -i eth0 --store 1GiB -w d --store-pin none",
+            "larder annotate -r a --serve-hosts none --store-compress=false",
+            "larder dns",
+        ] {
+            assert_eq!(refused(line, file), "", "{line}");
+        }
+        let template = larder_settings::show::template(&PROGRAM);
+        assert_eq!(refused("larder annotate -r a", &template), "");
+        assert_eq!(refused("larder http", &template), "");
     }
 }

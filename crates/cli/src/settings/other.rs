@@ -32,6 +32,7 @@ settings! {
             .why("The page then shows live traffic, without a capture of your own."),
         pub listen: Text = RUN.word().default("127.0.0.1:8080")
             .value("ADDR:PORT")
+            .needs(&["ui"])
             .help("Serve the page of --ui at this loopback address")
             .why("With port 0 the system chooses a port, which larder prints."),
         pub quiet: bool = OUTPUT.switch()

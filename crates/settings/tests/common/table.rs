@@ -88,6 +88,19 @@ fn rows_are_unique_and_complete() {
     }
 }
 
+/// A setting that has no effect without others names settings of its own command.
+#[test]
+fn needed_settings_exist() {
+    for command in PROGRAM.commands {
+        for setting in command.settings {
+            for name in setting.needs {
+                let is_known = command.settings.iter().any(|other| other.name == *name);
+                assert!(is_known && *name != setting.name, "{} needs {name}", setting.name);
+            }
+        }
+    }
+}
+
 /// Words that help does not use, and what it uses instead where that is one word.
 const PLAIN_WORDS: [(&str, &str); 39] = [
     ("octet", "byte"),

@@ -128,9 +128,9 @@ impl Server {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", SERVER_NET]).arg(larder).stdin(Stdio::null());
         command.args(["dns", "--listen", SERVER, "--cores", "1", "--upstream", super::UPSTREAM]);
-        command.args(["--access", "10.99.0.0/24=allow", "--xdp-fallback=false"]);
+        command.args(["--access", "10.99.0.0/24=allow"]);
         if by_xdp {
-            command.args(["--xdp", "s0"]);
+            command.args(["--xdp", "s0", "--xdp-fallback=false"]);
         }
         command.stderr(Stdio::piped());
         let mut child = on_core(testbed.server_core, command)?;

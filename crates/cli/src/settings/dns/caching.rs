@@ -44,6 +44,7 @@ settings! {
             .why("A client with a cookie has received a response at its address, so the address is not forged."),
         pub cookie_secret: Option<Text> = LIMIT.word().none("random")
             .value("HEX")
+            .needs(&["cookies"])
             .help("Set the secret of cookies, 32 hexadecimal digits")
             .more("random chooses a secret at the start.")
             .why("Servers that share an address need the same secret. Set it in the file: other users \
@@ -54,6 +55,7 @@ settings! {
                 core. Clients with a cookie or over TCP have no limit.")
             .why("It is for servers that are open to the internet."),
         pub rate_limit_slip: u32 = LIMIT.count(0, 100).default("2")
+            .needs(&["rate-limit"])
             .help("Send every Nth response above the rate limit truncated")
             .more("These responses are empty. With 0 larder sends none.")
             .why("Legitimate clients then retry over TCP, and forged queries are not amplified."),

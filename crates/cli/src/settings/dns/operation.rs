@@ -14,7 +14,7 @@ settings! {
     /// Control, metrics, snapshots, logs.
     pub struct Operation {
         pub ctl: Option<PathBuf> = servers::CTL,
-        pub ctl_mode: Text = servers::CTL_MODE,
+        pub ctl_mode: Text = servers::CTL_MODE.needs(&["ctl"]),
         pub metrics: Option<Text> = servers::METRICS,
         pub log_level: &'static str = servers::LOG_LEVEL,
         pub log_format: &'static str = servers::LOG_FORMAT,
@@ -23,6 +23,7 @@ settings! {
             .help("Save the cache to this file at the end, load it at start")
             .why("The cache survives a restart. If larder is killed, the older file stays complete."),
         pub snapshot_every: u64 = OPERATION.seconds(0, 86_400).default("900s")
+            .needs(&["snapshot"])
             .help("Also save the snapshot at this interval")
             .more("With 0 larder saves it only at the end.")
             .why("A crash loses at most the responses of one interval. Saving takes about a second \
@@ -39,21 +40,26 @@ settings! {
             .more("A line has time, client, query, response code, size and source. SIGHUP and SIGUSR1 \
                 reopen the file after a rotation."),
         pub query_log_format: &'static str = OPERATION.choice(&["text", "json"]).default("text")
+            .needs(&["query-log"])
             .help("Choose the format of the query log")
             .why("text is for people and awk, json for collectors."),
         pub query_log_sample: u32 = OPERATION.count(1, 1_000_000).default("1")
+            .needs(&["query-log"])
             .help("Log one response in N, chosen at random")
             .why("A line takes about a microsecond of a core; one in a hundred has no measurable cost."),
         pub query_log_prefix: Option<Text> = OPERATION.word().none("none")
             .value("BITS[/BITS]")
+            .needs(&["query-log"])
             .help("Log only this many bits of client addresses, and no port")
             .more("The default for IPv6 is 56 bits.")
             .why("Queries are personal data: 24 bits identify networks, but not clients in them."),
         pub query_log_size: u64 = OPERATION.bytes(0, 1 << 40).default("256MiB")
+            .needs(&["query-log"])
             .help("Rotate the query log at this size")
             .more("0 disables it. The file is renamed to FILE.1.")
             .why("An unattended log must not fill the disk."),
         pub query_log_keep: u32 = OPERATION.count(0, 1_000).default("4")
+            .needs(&["query-log"])
             .help("Keep this many rotated query logs")
             .more("larder deletes older ones."),
     }

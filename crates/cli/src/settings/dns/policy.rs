@@ -16,6 +16,7 @@ settings! {
             .why("By default only local networks are served: an open resolver is used to flood other networks."),
         pub view: List = POLICY.list().many().default("none")
             .value("NETWORK=VIEW")
+            .needs(&["hosts", "local-data", "blocklist", "allowlist", "rpz"])
             .help("Assign clients of a network to a view")
             .more("The longest matching network applies. Other clients are in the view default.")
             .why("Lists and local data can apply to some views only, as in kids+guests:FILE."),
@@ -36,16 +37,19 @@ settings! {
         pub block_answer: &'static str = POLICY.choice(&["nxdomain", "zero", "refused"])
             .default("nxdomain")
             .value("ANSWER")
+            .needs(&["blocklist"])
             .help("Set the response for blocked names")
             .more("nxdomain: the name does not exist. zero: the addresses 0.0.0.0 and ::. refused: REFUSED.")
             .why("After REFUSED some programs query another resolver."),
         pub block_reason: &'static str = POLICY.choice(&["blocked", "filtered"]).default("blocked")
             .value("REASON")
+            .needs(&["blocklist"])
             .help("Set the extended error code of blocked names (RFC 8914)")
             .more("blocked: by the operator. filtered: at the request of the client.")
             .why("Clients that support it show the reason to their users."),
         pub allowlist: List = POLICY.list().many().default("none")
             .value("[VIEWS:]FILE")
+            .needs(&["blocklist", "rpz"])
             .help("Exempt the domains of these files from blocking")
             .more("They override blocklists and response policy zones.")
             .why("Use it for domains that a public list blocks by mistake."),
