@@ -11,9 +11,13 @@
 //!
 //! A machine that is slow is waited for up to [`Limits::deadline`] in all, and a second longer for
 //! each mebibyte that it sent. Then the search completes without it, and its [`Outcome`] says so:
-//! what it had sent by then is in the result, and what follows is missing.
+//! what it had sent by then is in the result, and what follows is missing. The merge waits for all
+//! machines at once, so that many slow ones take no longer than one. Time in which the merge does
+//! something else counts for none of them.
 //!
-//! Bounds: for each place `BATCHES_MAX` batches of `BATCH_BYTES`, or one packet.
+//! Bounds: for each place `BATCHES_MAX` batches, and those that its thread and the merge have; a
+//! batch has `BATCH_BYTES` with what is known of its packets, or one packet. A place waits when the
+//! merge is slow. Interfaces have `INTERFACE_BYTES_MAX`.
 
 use std::fmt;
 use std::io::Read;
@@ -21,7 +25,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,7 +39,7 @@ use crate::query::Query;
 /// Batches of a place that wait.
 const BATCHES_MAX: usize = 4;
 
-/// Bytes of the frames of a batch, about.
+/// Bytes of a batch, about.
 const BATCH_BYTES: usize = 256 << 10;
 
 /// A smaller batch is passed on after this time.
@@ -43,6 +47,9 @@ const BATCH_TIME: Duration = Duration::from_millis(20);
 
 /// Interfaces that a machine may name.
 const INTERFACES_MAX: usize = 4096;
+
+/// Bytes of the interfaces that a machine may name.
+const INTERFACE_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes that a machine must send for a further second of patience.
 const BYTES_PER_S: u64 = 1 << 20;
@@ -175,6 +182,8 @@ enum Message {
 /// What a place has sent.
 struct Source {
     messages: Receiver<Message>,
+    /// A message that the merge has not looked at: it does so in the order of the places.
+    arrived: Option<Message>,
     batch: Batch,
     next: usize,
     /// The number of each of its interfaces in the merged list.
@@ -207,22 +216,14 @@ pub fn find(
             let started = thread::Builder::new().name("find".to_owned()).spawn(search);
             let failed = |error| Outcome::Failed(format!("no thread: {error}"));
             Source {
-                messages,
-                batch: Batch::default(),
-                next: 0,
-                interfaces: Vec::new(),
                 outcome: started.err().map(failed),
-                received: 0,
-                waited: Duration::ZERO,
-                is_machine: matches!(place, Place::Machine(..)),
+                ..Source::new(messages, matches!(place, Place::Machine(..)))
             }
         })
         .collect();
     let mut interfaces = Vec::new();
     loop {
-        for source in &mut sources {
-            source.fill(limits, &mut interfaces);
-        }
+        fill(&mut sources, limits, &mut interfaces);
         let first = sources
             .iter()
             .enumerate()
@@ -237,40 +238,107 @@ pub fn find(
     sources.into_iter().map(|source| source.outcome.unwrap_or_else(stopped)).collect()
 }
 
+/// Waits until each place has a packet or has ended. It waits for all of them at once.
+fn fill(sources: &mut [Source], limits: &Limits, interfaces: &mut Vec<Interface>) {
+    const LOOK: Duration = Duration::from_millis(100);
+    loop {
+        let is_waited_for = |at: &usize| sources[*at].is_waited_for();
+        let waiting: Vec<usize> = (0..sources.len()).filter(is_waited_for).collect();
+        let Some(&first) = waiting.first() else {
+            let mut has_more = false;
+            for source in &mut *sources {
+                has_more |= source.take(interfaces);
+            }
+            match has_more {
+                true => continue,
+                false => return,
+            }
+        };
+        if limits.stop.load(Ordering::Acquire) {
+            return;
+        }
+        let left = waiting.iter().filter_map(|at| sources[*at].patience_left(limits)).min();
+        let since = Instant::now();
+        // The merge continues only with all of them, so it may wait for any.
+        let received = sources[first].messages.recv_timeout(left.unwrap_or(LOOK).min(LOOK));
+        let waited = since.elapsed();
+        sources[first].receive(received.map_err(|error| error == RecvTimeoutError::Disconnected));
+        for &at in &waiting {
+            let source = &mut sources[at];
+            if at != first {
+                let received = source.messages.try_recv();
+                source.receive(received.map_err(|error| error == TryRecvError::Disconnected));
+            }
+            source.waited += waited;
+            source.give_up(limits);
+        }
+    }
+}
+
 impl Source {
+    fn new(messages: Receiver<Message>, is_machine: bool) -> Source {
+        Source {
+            messages,
+            arrived: None,
+            batch: Batch::default(),
+            next: 0,
+            interfaces: Vec::new(),
+            outcome: None,
+            received: 0,
+            waited: Duration::ZERO,
+            is_machine,
+        }
+    }
+
     fn head(&self) -> Option<&Packet> {
         self.batch.packets.get(self.next)
     }
 
-    /// Waits until there is a packet, or the place has ended.
-    fn fill(&mut self, limits: &Limits, interfaces: &mut Vec<Interface>) {
-        const LOOK: Duration = Duration::from_millis(100);
-        while self.head().is_none() && self.outcome.is_none() {
-            let patience = limits.deadline + Duration::from_secs(self.received / BYTES_PER_S);
-            let left = patience.saturating_sub(self.waited);
-            let wait = if self.is_machine { left.min(LOOK) } else { LOOK };
-            let since = Instant::now();
-            let received = self.messages.recv_timeout(wait);
-            self.waited += since.elapsed();
-            match received {
-                Ok(Message::Batch(batch)) => {
-                    self.received += batch.bytes.len() as u64;
-                    let new = batch.interfaces.iter().cloned();
-                    self.interfaces.extend(new.map(|new| number_of(new, interfaces)));
-                    (self.batch, self.next) = (batch, 0);
-                }
-                Ok(Message::End(outcome)) => self.outcome = Some(outcome),
-                Err(RecvTimeoutError::Disconnected) => {
-                    self.outcome = Some(Outcome::Failed("the search ended early".to_owned()));
-                }
-                Err(RecvTimeoutError::Timeout) if limits.stop.load(Ordering::Acquire) => return,
-                Err(RecvTimeoutError::Timeout) if self.is_machine && self.waited >= patience => {
-                    let text = format!("no response within {:.1} s", patience.as_secs_f64());
-                    self.outcome = Some(Outcome::Failed(text));
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-            }
+    fn is_waited_for(&self) -> bool {
+        self.head().is_none() && self.outcome.is_none() && self.arrived.is_none()
+    }
+
+    fn patience(&self, limits: &Limits) -> Duration {
+        limits.deadline + Duration::from_secs(self.received / BYTES_PER_S)
+    }
+
+    /// How much longer it is waited for; `None`: until it ends.
+    fn patience_left(&self, limits: &Limits) -> Option<Duration> {
+        self.is_machine.then(|| self.patience(limits).saturating_sub(self.waited))
+    }
+
+    /// Ends a machine that was waited for too long.
+    fn give_up(&mut self, limits: &Limits) {
+        if self.is_waited_for() && self.patience_left(limits) == Some(Duration::ZERO) {
+            let patience_s = self.patience(limits).as_secs_f64();
+            self.outcome = Some(Outcome::Failed(format!("no response within {patience_s:.1} s")));
         }
+    }
+
+    /// Notes what its thread has sent; an error: nothing yet, or with true that it has ended.
+    fn receive(&mut self, received: Result<Message, bool>) {
+        match received {
+            Ok(message) => self.arrived = Some(message),
+            Err(true) => {
+                self.outcome = Some(Outcome::Failed("the search ended early".to_owned()));
+            }
+            Err(false) => {}
+        }
+    }
+
+    /// Looks at the message that has arrived; false: there is none.
+    fn take(&mut self, interfaces: &mut Vec<Interface>) -> bool {
+        match self.arrived.take() {
+            Some(Message::Batch(batch)) => {
+                self.received += batch.bytes.len() as u64;
+                let new = batch.interfaces.iter().cloned();
+                self.interfaces.extend(new.map(|new| number_of(new, interfaces)));
+                (self.batch, self.next) = (batch, 0);
+            }
+            Some(Message::End(outcome)) => self.outcome = Some(outcome),
+            None => return false,
+        }
+        true
     }
 
     /// Visits the first packet, and removes it.
@@ -321,7 +389,8 @@ impl<'a> Sending<'a> {
             original_len: found.original_len,
             frame: start..batch.bytes.len(),
         });
-        match batch.bytes.len() >= BATCH_BYTES || self.since.elapsed() >= BATCH_TIME {
+        let bytes = batch.bytes.len() + batch.packets.len() * size_of::<Packet>();
+        match bytes >= BATCH_BYTES || self.since.elapsed() >= BATCH_TIME {
             true => self.flush(),
             false => ControlFlow::Continue(()),
         }
@@ -416,7 +485,9 @@ fn receive(mut response: http_client::Response, sending: &mut Sending<'_>) -> Ou
                 })
                 .is_break();
         });
-        if walker.is_lost() || interfaces.len() > INTERFACES_MAX {
+        let bytes: usize = interfaces.iter().map(|interface| interface.name.len()).sum();
+        let is_too_much = interfaces.len() > INTERFACES_MAX || bytes > INTERFACE_BYTES_MAX;
+        if walker.is_lost() || is_too_much {
             return Outcome::Failed("its response is no capture".to_owned());
         }
         if is_over {
@@ -424,4 +495,77 @@ fn receive(mut response: http_client::Response, sending: &mut Sending<'_>) -> Ou
         }
     }
     Outcome::Done(Summary::default(), lack)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(deadline: Duration) -> Limits {
+        Limits { packets: u64::MAX, deadline, stop: Arc::new(AtomicBool::new(false)) }
+    }
+
+    /// Five machines that send nothing are waited for at once: the waits for them add up to more than the time
+    /// that passed. A sixth that responds has its packet in the result.
+    #[test]
+    fn machines_are_waited_for_at_once() {
+        let (senders, mut sources): (Vec<_>, Vec<Source>) = (0..6)
+            .map(|_| sync_channel(BATCHES_MAX))
+            .map(|(sender, messages)| (sender, Source::new(messages, true)))
+            .unzip();
+        let packet = Packet {
+            ts_ns: 7,
+            position: 0,
+            segment: 0,
+            interface: 0,
+            original_len: 0,
+            frame: 0..0,
+        };
+        let batch = Batch { packets: vec![packet], ..Batch::default() };
+        senders[5].send(Message::Batch(batch)).unwrap();
+        let limits = limits(Duration::from_millis(150));
+        let started = Instant::now();
+        fill(&mut sources, &limits, &mut Vec::new());
+        let passed = started.elapsed();
+        for source in &sources[..5] {
+            let Some(Outcome::Failed(why)) = &source.outcome else { panic!("{}", source.received) };
+            assert_eq!(why, "no response within 0.1 s");
+            assert!(source.waited >= limits.deadline, "{:?}", source.waited);
+        }
+        assert_eq!(sources[5].head().map(|packet| packet.ts_ns), Some(7));
+        let waited: Duration = sources[..5].iter().map(|source| source.waited).sum();
+        assert!(waited > passed, "{waited:?} in {passed:?}");
+    }
+
+    /// Packets without bytes fill a batch, too, and a place whose packets are not taken waits.
+    #[test]
+    fn a_slow_merge_holds_up_the_places() {
+        let (sender, messages) = sync_channel(BATCHES_MAX);
+        let stop = Arc::new(AtomicBool::new(false));
+        let of_thread = Arc::clone(&stop);
+        let place = thread::spawn(move || {
+            let mut sending = Sending::new(&sender, &of_thread);
+            let packet = FoundPacket {
+                position: 0,
+                segment: 0,
+                ts_ns: 0,
+                interface: 0,
+                interfaces: &[],
+                original_len: 0,
+                frame: &[],
+            };
+            let mut taken = 0_usize;
+            while sending.take(&packet).is_continue() {
+                taken += 1;
+            }
+            taken
+        });
+        let Ok(Message::Batch(batch)) = messages.recv() else { panic!("no batch") };
+        assert!(batch.packets.len() * size_of::<Packet>() <= BATCH_BYTES + size_of::<Packet>());
+        stop.store(true, Ordering::Release);
+        drop(messages);
+        let taken = place.join().unwrap();
+        let batches = BATCHES_MAX + 3;
+        assert!(taken * size_of::<Packet>() <= batches * BATCH_BYTES, "{taken} packets");
+    }
 }
