@@ -14,6 +14,7 @@
 //! Invariant: every frame is accounted for. Sent is what the interface received, that is what rings got and what they
 //! had no room for, and what rings got is what the reader was given; else the run fails.
 
+mod clients;
 pub mod program;
 
 use std::collections::BTreeMap;
@@ -91,6 +92,8 @@ pub struct Read {
     pub reader_ns: f64,
     /// Of the program: packets that it should have stored and did not.
     pub not_kept: u64,
+    /// Of the program: responses that the clients of its page received.
+    pub fetched: u64,
     /// Of the program: nanoseconds that each of its threads ran since the interface is open, by the names of threads.
     pub threads_ns: BTreeMap<String, f64>,
 }
@@ -136,7 +139,9 @@ fn measure(plan: &Plan, stage: Stage<'_>) -> Result<Measured, Error> {
         // A program inherits the cores of this thread.
         let read =
             pin_to_core(reader_core).map_err(Error::from).and_then(|()| match (stage, live) {
-                (Stage::Program(program), _) => program::run(program, plan, begins, stop),
+                (Stage::Program(program), _) => {
+                    program::run(program, plan, sender_core, begins, stop)
+                }
                 (stage, Some(live)) => Ok(receive(live, stage, stop)),
                 (_, None) => Err(Error::Failed("no capture".to_owned())),
             });

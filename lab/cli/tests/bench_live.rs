@@ -24,12 +24,13 @@ fn stages_are_measured() {
             .iter()
             .map(|row| (row["size"].as_u64().unwrap_or(0), row["stage"].as_str().unwrap_or("")))
             .collect();
-        let stages = ["walk", "source", "decode", "annotate", "store"];
+        let stages = ["walk", "source", "decode", "annotate", "store", "page"];
         let expected = [60, 1500].map(|size| stages.map(|stage| (size, stage))).concat();
         assert_eq!(found, expected);
         for row in &rows {
             let number = |name: &str| row[name].as_u64().expect("a number");
             assert!(number("read") > 0, "{row}");
+            assert_eq!(number("fetched") > 0, row["stage"] == "page", "{row}");
             assert_eq!(number("sent"), number("read") + number("dropped"), "{row}");
         }
     }
@@ -42,7 +43,7 @@ fn tables_and_errors() {
     if is_refused("tables_and_errors", &run) {
         return;
     }
-    assert_eq!((run.code, run.out.lines().count()), (Some(0), 6), "{run:?}");
+    assert_eq!((run.code, run.out.lines().count()), (Some(0), 7), "{run:?}");
     for sizes in ["59", "1515", "x", "60,,70"] {
         let run = Scratch::new().run(&format!("bench live --sizes {sizes}"));
         assert!(run.code == Some(2) && run.err.contains("60 to 1514"), "{run:?}");

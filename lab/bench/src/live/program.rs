@@ -5,13 +5,13 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Error, Plan, Read};
+use super::{Error, Plan, Read, clients};
 
 /// How long the program may take to open its interface, and to end.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,12 +28,16 @@ pub struct Program {
     pub directory: PathBuf,
     /// Bytes of packets that are kept; 0: none are.
     pub store_bytes: u64,
+    /// Clients of its page; 0: it has no page.
+    pub clients: usize,
 }
 
-/// Runs it until `stop`: `begins` is true from when it reports that it captures.
+/// Runs it until `stop`: `begins` is true from when it reports that it captures. Clients run on
+/// `clients_core`.
 pub fn run(
     program: &Program,
     plan: &Plan,
+    clients_core: usize,
     begins: &AtomicBool,
     stop: &AtomicBool,
 ) -> Result<Read, Error> {
@@ -56,9 +60,25 @@ pub fn run(
     if program.store_bytes > 0 {
         command.arg("-w").arg(at("store")).args(["--store", &program.store_bytes.to_string()]);
     }
+    let socket = at("page");
+    if program.clients > 0 {
+        command.arg("--ui").arg(format!("unix:{}", socket.display()));
+    }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
-    let result = watch(&mut child, begins, stop);
+    let fetched = AtomicU64::new(0);
+    let result = thread::scope(|scope| {
+        let fetch = || clients::fetch(&socket, clients_core, begins, stop, &fetched);
+        let clients: Vec<_> = (0..program.clients).map(|_| scope.spawn(fetch)).collect();
+        let result = watch(&mut child, begins, stop);
+        // After a failure, too: they end.
+        stop.store(true, Ordering::Release);
+        let of_client = |client: thread::ScopedJoinHandle<'_, Result<(), String>>| {
+            client.join().unwrap_or_else(|_| Err("a client panicked".to_owned()))
+        };
+        let fetched: Result<Vec<()>, String> = clients.into_iter().map(of_client).collect();
+        result.and_then(|spent| fetched.map(|_| spent))
+    });
     if result.is_err() {
         let _ = child.kill();
         let _ = child.wait();
@@ -74,6 +94,7 @@ pub fn run(
         packets: number("/packets"),
         received: number(&format!("/captured/{}/received", super::READER)),
         dropped: number(&format!("/captured/{}/dropped", super::READER)),
+        fetched: fetched.into_inner(),
         not_kept: number("/kept/packets_dropped") + number("/kept/packets_lost"),
         reader_ns: threads_ns.values().sum(),
         threads_ns,

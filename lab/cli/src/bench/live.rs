@@ -20,8 +20,10 @@ use super::printer::{Format, failure};
 use crate::settings::bench_live::BenchLive;
 
 /// The last by AF_XDP, where that is asked for.
-const STAGES: [&str; 6] = ["walk", "source", "decode", "annotate", "store", "xdp"];
-/// Bytes of packets that are kept in the stage `store`: as a ring it is used many times over.
+const STAGES: [&str; 7] = ["walk", "source", "decode", "annotate", "store", "page", "xdp"];
+/// Clients of the page in the stage `page`.
+const CLIENTS: usize = 10;
+/// Bytes of packets that are kept in the stages `store` and `page`: as a ring it is used many times over.
 const STORE_BYTES: u64 = 1 << 30;
 
 /// Frames in the row that is sent: some of each flow, and DNS answers among them.
@@ -80,7 +82,7 @@ fn stage(name: &str, plan: &Plan) -> Result<Measured, Failure> {
     let mut decoded = Decoded::default();
     let mut packets = 0;
     let program = match name {
-        "annotate" | "store" => Some(program(name)?),
+        "annotate" | "store" | "page" => Some(program(name)?),
         _ => None,
     };
     let mut work = |batch: &Batch| {
@@ -122,7 +124,12 @@ fn program(name: &str) -> Result<Program, Failure> {
     let directory = std::env::temp_dir().join(format!("larder-bench-live-{}", std::process::id()));
     std::fs::create_dir_all(&directory)
         .map_err(|error| Failure::file("the folder for temporary files", &error, "set TMPDIR"))?;
-    Ok(Program { path, directory, store_bytes: if name == "store" { STORE_BYTES } else { 0 } })
+    Ok(Program {
+        path,
+        directory,
+        store_bytes: if name == "annotate" { 0 } else { STORE_BYTES },
+        clients: if name == "page" { CLIENTS } else { 0 },
+    })
 }
 
 /// The sizes of a list.
@@ -234,6 +241,7 @@ impl Medians<'_> {
             "reader_ns_per_packet": tenths(self.reader_ns),
             "sender_ns_per_packet": tenths(self.sender_ns),
             "not_kept": self.total(|m| m.read.not_kept),
+            "fetched": self.total(|m| m.read.fetched),
             "threads": self.threads(),
         });
         format!("{line}\n")

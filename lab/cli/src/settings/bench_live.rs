@@ -15,9 +15,10 @@ pub const BENCH_LIVE: Command = Command {
 own, and a reader on another core captures them. Stages: walk visits the frames in the kernel's \
 rings and returns them (the limit of any reader). source makes batches of them, and decode \
 decodes each packet. annotate and store run the program itself on the reader's core, without and \
-with a packet store in the directory for temporary files. All stages run once per round; figures \
-are medians. Every frame must be received or counted as dropped by the kernel; otherwise the run \
-fails.
+with a packet store in the directory for temporary files. page is store with the page of --ui and \
+ten clients on the generator's core, which fetch what a browser with the page fetches. All stages \
+run once per round; figures are medians. Every frame must be received or counted as dropped by the \
+kernel; otherwise the run fails.
 
 On a pair of interfaces the kernel receives frames in the CPU time of the sender, so the \
 generator's time is that of both. A network namespace needs root.
@@ -43,7 +44,7 @@ settings! {
             .why("The shortest frames cost most per byte, the longest most per frame."),
         pub stages: List = RUN.list().default("none")
             .help("Measure these stages")
-            .more("Stages are walk, source, decode, annotate and store. none measures all.")
+            .more("Stages are walk, source, decode, annotate, store and page. none measures all.")
             .why("One stage for a minute shows more about the disk than all stages for seconds."),
         pub flows: usize = RUN.count(1, 1_000_000).default("1000")
             .help("Set the number of flows")
