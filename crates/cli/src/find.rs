@@ -58,6 +58,10 @@ pub fn find(settings: &Find) -> Outcome {
         return alerts::run(settings, log, question.as_ref(), &places, &limits);
     }
     let Some(question) = question else { return Ok(exit::DONE) };
+    if places.iter().any(|place| matches!(place, Place::Machine(..))) {
+        let too_long = |why| Failure::usage(format!("--on: {why}"));
+        question.target("pcapng", limits.packets).map_err(too_long)?;
+    }
     let started = Instant::now();
     let (summary, outcomes) = match output(settings)? {
         Some(output) => packets(settings, &question, &places, &limits, LazyOutput::Open(output))?,

@@ -39,6 +39,10 @@ use crate::query::Query;
 /// Batches of a place that wait.
 const BATCHES_MAX: usize = 4;
 
+/// Bytes of a query in a request, with its percent signs: the server takes eight KiB more, for the
+/// host and a token. A query of 16 KiB always fits.
+pub const TARGET_BYTES_MAX: usize = 56 << 10;
+
 /// Bytes of a batch, about.
 const BATCH_BYTES: usize = 256 << 10;
 
@@ -126,8 +130,8 @@ impl Question {
         }
     }
 
-    /// The target of a request for this query.
-    pub fn target(&self, format: &str, packets: u64) -> String {
+    /// The target of a request for this query; an error: a machine would refuse it.
+    pub fn target(&self, format: &str, packets: u64) -> Result<String, String> {
         let mut pairs = form_urlencoded::Serializer::new(String::from("/find?"));
         let Question { text, now_ns, options, .. } = self;
         pairs.append_pair("q", text).append_pair("format", format);
@@ -145,7 +149,14 @@ impl Question {
         if packets != u64::MAX {
             pairs.append_pair("limit", &packets.to_string());
         }
-        pairs.finish()
+        let target = pairs.finish();
+        match target.len() {
+            ..=TARGET_BYTES_MAX => Ok(target),
+            bytes => Err(format!(
+                "the query has {bytes} bytes in a request, and a machine takes {TARGET_BYTES_MAX}; shorten it, \
+                 or search in parts"
+            )),
+        }
     }
 }
 
@@ -435,7 +446,10 @@ fn search(
             )
         }
         Place::Machine(at, token) => {
-            let target = question.target("pcapng", limits.packets);
+            let target = match question.target("pcapng", limits.packets) {
+                Ok(target) => target,
+                Err(why) => return Outcome::Failed(why),
+            };
             match http_client::get(at, &target, token.as_deref(), limits.deadline) {
                 Ok(response) if response.status == 200 => receive(response, &mut sending),
                 Ok(response) => Outcome::Failed(refused(response)),

@@ -36,7 +36,7 @@
 //! Authorization: see [`Authorizer`]. A request names a host that is served here, comes from no page of another
 //! site, and has the token if there is one; over a Unix socket the file's mode decides. There is no TLS.
 //!
-//! Bounds: [`Options::clients_max`] clients; for each of them headers, and [`LEASE_BYTES_MAX`]
+//! Bounds: [`Options::clients_max`] clients; for each of them `HEAD_BYTES_MAX` of a request, and [`LEASE_BYTES_MAX`]
 //! leased bytes or a few decoded frames.
 
 mod body;
@@ -73,8 +73,9 @@ pub const LEASE_BYTES_MAX: u64 = 1 << 20;
 /// incomplete, ms.
 const STALL_MS: u64 = 30_000;
 
-/// Bytes of a request's headers, at most.
-const HEAD_BYTES_MAX: usize = 8 << 10;
+/// Bytes of a request's headers, at most. With those of a query its client may send
+/// [`TARGET_BYTES_MAX`](crate::many::TARGET_BYTES_MAX).
+const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// Interval of the check for stalled clients, ms.
 const LOOK_MS: u64 = 1_000;

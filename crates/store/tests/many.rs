@@ -146,7 +146,8 @@ fn settle_all(world: &World) {
     });
 }
 
-/// A folder and a machine; a limit; a scan; a wrong query is refused by the machine in its words.
+/// A folder and a machine; a limit; a scan; a wrong query is refused by the machine in its words, and a query
+/// that is too long before it is sent.
 #[test]
 fn folders_and_machines_are_mixed() {
     let folder = tempfile::tempdir().unwrap();
@@ -175,6 +176,38 @@ fn folders_and_machines_are_mixed() {
     let (_, outcomes) = search(&places[1..], &wrong, &all);
     let [Outcome::Failed(text)] = &outcomes[..] else { panic!("{outcomes:?}") };
     assert!(text.contains("status 400") && text.contains("column 6"), "{text}");
+    let long = |bytes: usize| {
+        // Three bytes in a request for each of these.
+        let mut text = String::from("udp");
+        while text.len() + 500 < bytes {
+            text += &format!(" or name = \"{}\"", "é".repeat(200));
+        }
+        format!("{text} or name = \"{}\"", "a".repeat(bytes - text.len() - 13))
+    };
+    let text = long(16 << 10);
+    assert_eq!(text.len(), 16 << 10);
+    let (found, outcomes) = search(&places[1..], &asked(&text, any), &all);
+    assert!(found == expected, "{outcomes:?}");
+    let target = |text: &str| {
+        let udp = asked("udp", any);
+        many::Question { text: text.to_owned(), ..udp }.target("pcapng", u64::MAX)
+    };
+    let left = |text: &str| {
+        many::TARGET_BYTES_MAX - target(&format!("{text} or name = \"\"")).expect("it fits").len()
+    };
+    let mut text = text;
+    while left(&text) > 1000 {
+        text += &format!(" or name = \"{}\"", "é".repeat(100));
+    }
+    let left = left(&text);
+    let longer = |bytes: usize| format!("{text} or name = \"{}\"", "a".repeat(bytes));
+    let most = longer(left);
+    assert_eq!(target(&most).map(|target| target.len()), Ok(many::TARGET_BYTES_MAX));
+    let (found, outcomes) = search(&places[1..], &asked(&most, any), &all);
+    assert!(found == expected, "{outcomes:?}");
+    let (_, outcomes) = search(&places[1..], &asked(&longer(left + 1), any), &all);
+    let [Outcome::Failed(text)] = &outcomes[..] else { panic!("{outcomes:?}") };
+    assert!(text.contains("has 57345 bytes in a request, and a machine takes 57344"), "{text}");
     let missing = [Place::Directory(folder.path().join("nowhere"))];
     assert!(matches!(search(&missing, &asked("udp", any), &all).1[..], [Outcome::Failed(_)]));
 }

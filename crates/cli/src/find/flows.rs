@@ -160,7 +160,7 @@ fn search(place: &Place, question: &Question, limits: &Limits) -> Found {
             Ok((OfPlace { rows, others: flows.others() }, summary, None))
         }
         Place::Machine(at, token) => {
-            let target = question.target("flows", limits.packets);
+            let target = question.target("flows", limits.packets)?;
             let response = http_client::get(at, &target, token.as_deref(), limits.deadline)
                 .map_err(|error| error.to_string())?;
             match response.status {

@@ -268,7 +268,7 @@ fn refusal(status: u16) -> Response<Sent> {
         404 => "there are /segments, /segments/N.pcapng, /live.pcapng and /find?q=QUERY\n",
         405 => "ask with GET or HEAD\n",
         416 => "the segment ends before that\n",
-        431 => "ask with fewer fields\n",
+        431 => "the headers are longer than 64 KiB, or too many; shorten the query\n",
         503 => "no packets are stored yet, or too many searches run; retry later\n",
         _ => "ask as HTTP/1.1 has it\n",
     };
