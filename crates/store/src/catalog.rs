@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 
 use larder_mem::object::Object;
+use larder_serve::log::Log;
 
 /// The place of a segment's bytes.
 #[derive(Clone, Debug)]
@@ -86,15 +87,19 @@ impl Segment {
 pub struct Catalog {
     /// `None`: there is no store.
     directory: Option<PathBuf>,
+    log: Log,
     segments: Mutex<BTreeMap<u64, Segment>>,
     watchers: Mutex<Vec<Waker>>,
 }
 
 impl Catalog {
-    /// An empty one, of a folder.
-    pub(crate) fn new(directory: &Path) -> Catalog {
-        let directory = Some(directory.to_owned());
-        Catalog { directory, segments: Mutex::default(), watchers: Mutex::default() }
+    /// An empty one, of a folder; `log` is for those who read it.
+    pub(crate) fn new(directory: &Path, log: Log) -> Catalog {
+        Catalog { directory: Some(directory.to_owned()), log, ..Catalog::default() }
+    }
+
+    pub(crate) fn log(&self) -> &Log {
+        &self.log
     }
 
     /// The folder of the segments; `None`: there is no store.

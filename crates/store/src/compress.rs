@@ -143,6 +143,8 @@ impl Compressor {
 mod tests {
     use std::sync::atomic::Ordering;
 
+    use larder_serve::log::Log;
+
     use super::*;
     use crate::catalog::{Catalog, Hook};
     use crate::disk::Files;
@@ -155,7 +157,7 @@ mod tests {
     fn what_was_handed_over_is_final() {
         const SEGMENTS: u64 = 2000;
         let folder = tempfile::tempdir().unwrap();
-        let catalog = Arc::new(Catalog::new(folder.path()));
+        let catalog = Arc::new(Catalog::new(folder.path(), Log::default()));
         let path = |number, kind| files::path(folder.path(), number, kind);
         let mut stored = StoredSegments::default();
         for number in 0..SEGMENTS {

@@ -40,6 +40,7 @@
 //! leased bytes or a few decoded frames.
 
 mod body;
+mod reports;
 mod request;
 mod respond;
 mod search;
@@ -232,7 +233,7 @@ impl Server {
         let counts = Arc::new(Counts::default());
         catalog.watch(Waker::from(Arc::clone(&wake)));
         let common = Common {
-            searches: catalog.directory().map(Searches::new),
+            searches: catalog.directory().map(|folder| Searches::new(folder, catalog.log())),
             catalog,
             waker: Waker::from(Arc::clone(&wake)),
             counts: Arc::clone(&counts),

@@ -140,8 +140,8 @@ impl Store {
         }
         let (lock, numbered) = lock(&options)?;
         let log = options.log.clone();
+        let catalog = Arc::new(Catalog::new(&options.directory, log.clone()));
         let counts = Arc::new(Counts { log, ..Counts::default() });
-        let catalog = Arc::new(Catalog::new(&options.directory));
         let mut stored = recover::recover(&directory, access, &catalog, &counts)
             .map_err(StoreError::at(&directory))?;
         stored.next_number = stored.next_number.max(numbered);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
+use larder_serve::log::{self, Level, Log};
 use larder_serve::pages::{Page, Pages};
 use larder_store::Store;
 use larder_store::serve::{Listen, Options, Server};
@@ -346,6 +347,48 @@ fn a_search_has_a_url() {
         assert_eq!(status, "400", "{query} {body}");
         assert!(body.starts_with("{\"error\":\"") && body.contains(expected), "{query}: {body}");
     }
+}
+
+/// What a search could not read is in the log of the server, and not only in the response.
+#[test]
+fn what_a_search_cannot_read_is_logged() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::new("store", Level::Warn, log::Format::Text);
+    // A line a server: the next one would have to wait.
+    let lines_of_a_search = |damage: &dyn Fn()| {
+        let options = larder_store::Options { log: log.clone(), ..options(folder.path()) };
+        let store = Store::open(options, &interfaces()).unwrap();
+        log.take();
+        damage();
+        let server = serve(&store);
+        let mut connection = Connection::open(server.address().unwrap());
+        connection.send("GET /find?q=udp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let mut lines = Vec::new();
+        until_so("a line is logged", || {
+            lines.extend(log.take());
+            !lines.is_empty()
+        });
+        lines
+    };
+    let mut store = Store::open(options(folder.path()), &interfaces()).unwrap();
+    let (mut made, mut next) = (Made::default(), 1);
+    for ts_ns in 0..9 {
+        made.packet(0, ts_ns, &udp([10, 0, 0, 1], 1, [10, 0, 0, 2], 2, &[7; 100]));
+    }
+    made.append(&mut store, &mut next);
+    store.finish().unwrap();
+    let path = folder.path().join("00000000.pcapng");
+    let lines = lines_of_a_search(&|| {
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle..middle + 200].fill(0xff);
+        std::fs::write(&path, bytes).unwrap();
+    });
+    let expected =
+        "warn store: search incomplete reason=\"packets could not be read in 1 segments (0)";
+    assert!(lines[0].starts_with(expected), "{lines:?}");
+    let lines = lines_of_a_search(&|| std::fs::remove_dir_all(folder.path()).unwrap());
+    assert!(lines[0].starts_with("error store: search failed error="), "{lines:?}");
 }
 
 /// Clients that do not read hold a bounded number of searches, and memory; further ones are told to

@@ -14,7 +14,7 @@
 //! of JSON for each flow, those with the most bytes first, `csv` the same as CSV, and `counts` one
 //! line of JSON.
 //!
-//! If a part of the store could not be read, a capture ends with a section whose comment says so,
+//! What could not be read is logged (see `reports`). If it is a part of the store, a capture ends with a section whose comment says so,
 //! and the other forms with a line `{"error":...}`; CSV has no such line.
 //!
 //! Life cycle: the request starts the thread, of the lowest priority. It ends with the search, or when
@@ -39,6 +39,7 @@ use std::time::{Duration, Instant, SystemTime};
 use larder_io::cores;
 use larder_io::tcp as transfer;
 use larder_serve::http_server::Piece;
+use larder_serve::log::Log;
 use larder_wire::capture::write;
 use larder_wire::json::write_string;
 
@@ -46,6 +47,8 @@ use crate::find::{FindOptions, Finder, FoundPacket, Summary, Writer};
 use crate::found::{CSV_HEADER, FoundFlows};
 use crate::options::StoreError;
 use crate::query::{Query, QueryError, time_ns};
+
+use super::reports::Reports;
 
 /// Searches at once.
 pub const SEARCHES_MAX: usize = 8;
@@ -199,6 +202,7 @@ impl Wanted {
 pub struct Searches {
     directory: PathBuf,
     running: Arc<AtomicUsize>,
+    reports: Reports,
 }
 
 /// A search that runs, and the part of its result that is being sent.
@@ -212,8 +216,9 @@ pub struct Search {
 }
 
 impl Searches {
-    pub fn new(directory: &Path) -> Searches {
-        Searches { directory: directory.to_owned(), running: Arc::default() }
+    pub fn new(directory: &Path, log: &Log) -> Searches {
+        let reports = Reports::new(log.clone());
+        Searches { directory: directory.to_owned(), running: Arc::default(), reports }
     }
 
     /// Starts a search; `waker` is woken when there are bytes. `None`: too many run, or there is no
@@ -223,12 +228,17 @@ impl Searches {
         let (sender, parts) = sync_channel(PARTS_MAX);
         let is_whole = Arc::new(AtomicBool::new(false));
         let is_unwanted = Arc::new(AtomicBool::new(false));
-        let directory = self.directory.clone();
+        let (directory, reports) = (self.directory.clone(), self.reports.clone());
         let (whole, unwanted) = (Arc::clone(&is_whole), Arc::clone(&is_unwanted));
         let search = move || {
             // Packets that arrive come first. If the kernel refuses, it runs as others do.
             let _ = cores::lower_priority();
             let result = run(&directory, wanted, unwanted, &sender, &waker);
+            match &result {
+                Ok(lack) => lack.iter().for_each(|lack| reports.lacks(lack)),
+                Err(Ended::Failed(error)) => reports.failed(error),
+                Err(Ended::Gone) => {}
+            }
             whole.store(result.is_ok(), Ordering::Release);
             drop(running);
             // The end is seen after the wake, or before it.
@@ -257,23 +267,34 @@ impl Drop for Running {
     }
 }
 
-/// The client has gone, or the store cannot be read.
-struct Ended;
+/// Why a search ended early.
+enum Ended {
+    /// The client has gone.
+    Gone,
+    /// The store cannot be read.
+    Failed(StoreError),
+}
 
+impl From<StoreError> for Ended {
+    fn from(error: StoreError) -> Ended {
+        Ended::Failed(error)
+    }
+}
+
+/// Searches; a line about what could not be read.
 fn run(
     directory: &Path,
     wanted: Wanted,
     is_unwanted: Arc<AtomicBool>,
     sender: &SyncSender<Vec<u8>>,
     waker: &Waker,
-) -> Result<(), Ended> {
+) -> Result<Option<String>, Ended> {
     let send = |part: Vec<u8>| {
-        sender.send(part).map_err(|_| Ended)?;
+        sender.send(part).map_err(|_| Ended::Gone)?;
         waker.wake_by_ref();
         Ok(())
     };
-    let failed = |_: StoreError| Ended;
-    let mut finder = Finder::open(directory).map_err(failed)?;
+    let mut finder = Finder::open(directory)?;
     finder.stop_when(is_unwanted);
     let mut left = wanted.limit;
     if wanted.format != Format::Pcapng {
@@ -285,9 +306,10 @@ fn run(
         };
         let summary = match wanted.limit {
             0 => Summary::default(),
-            _ => finder.find(&wanted.query, wanted.options, &mut visit).map_err(failed)?,
+            _ => finder.find(&wanted.query, wanted.options, &mut visit)?,
         };
-        return send_flows(&flows, &finder, &wanted, &summary, send).map_err(failed)?;
+        send_flows(&flows, &finder, &wanted, &summary, send)?;
+        return Ok(summary.lack());
     }
     let (mut writer, mut part) = (Writer::default(), Vec::new());
     writer.begin(&mut part);
@@ -304,16 +326,16 @@ fn run(
     };
     let summary = match wanted.limit {
         0 => Summary::default(),
-        _ => finder.find(&wanted.query, wanted.options, &mut visit).map_err(failed)?,
+        _ => finder.find(&wanted.query, wanted.options, &mut visit)?,
     };
-    if let Some(lack) = summary.lack() {
-        write::section_with_comment(
-            &mut part,
-            concat!("larder ", env!("CARGO_PKG_VERSION")),
-            &lack,
-        );
+    let lack = summary.lack();
+    if let Some(lack) = &lack {
+        write::section_with_comment(&mut part, concat!("larder ", env!("CARGO_PKG_VERSION")), lack);
     }
-    if part.is_empty() { Ok(()) } else { send(part) }
+    if !part.is_empty() {
+        send(part)?;
+    }
+    Ok(lack)
 }
 
 fn send_flows(
@@ -322,7 +344,7 @@ fn send_flows(
     wanted: &Wanted,
     summary: &Summary,
     mut send: impl FnMut(Vec<u8>) -> Result<(), Ended>,
-) -> Result<Result<(), Ended>, StoreError> {
+) -> Result<(), Ended> {
     let (mut part, format) = (Vec::new(), wanted.format);
     match format {
         Format::Counts | Format::Pcapng => {
@@ -337,8 +359,8 @@ fn send_flows(
                     Format::Csv => row.write_csv(&mut part),
                     _ => row.write_json(&mut part),
                 }
-                if part.len() >= PART_BYTES && send(std::mem::take(&mut part)).is_err() {
-                    return Ok(Err(Ended));
+                if part.len() >= PART_BYTES {
+                    send(std::mem::take(&mut part))?;
                 }
             }
         }
@@ -350,7 +372,7 @@ fn send_flows(
     if let Some(lack) = summary.lack().filter(|_| format != Format::Csv) {
         part.extend_from_slice(&error_line(&lack, None));
     }
-    Ok(if part.is_empty() { Ok(()) } else { send(part) })
+    if part.is_empty() { Ok(()) } else { send(part) }
 }
 
 impl Drop for Search {
