@@ -18,24 +18,19 @@
 //!
 //! Invariants
 //! 1. The pipeline never waits for the page or its clients: the lock that it shares covers no loop over tables.
-//! 2. Texts are made as often for a thousand clients as for one. Clients are asked to come less often if there are
-//!    many (test `many_clients_come_less_often`).
-//! 3. A file of history that cannot be read or written is logged; the run goes on (test `a_damaged_file_is_replaced`).
+//! 2. Texts are made as often for a thousand clients as for one ([`Texts`]). Clients are asked to come less often if
+//!    there are many ([`Demand`]).
+//! 3. A file of history that cannot be read or written is logged; the run continues (test `a_damaged_file_is_replaced`).
 
 mod history;
 mod saved;
 mod texts;
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use larder_io::access::Access;
-use larder_serve::log::Log;
-use larder_serve::pages::{Document, Page, Pages};
+use larder_serve::page_thread::{HistoryFile, PageThread, Sampler, now_s};
+use larder_serve::pages::{Demand, Document, Page, Pages, Texts, document};
 use larder_store::Catalog;
 use larder_store::serve::Server;
 
@@ -45,42 +40,26 @@ use crate::figures::Figures;
 use crate::live::CaptureStats;
 use crate::live_stats::Party;
 use crate::options::Options;
-use crate::seen::Seen;
+use crate::seen::{Noted, Seen};
 use crate::store_sink::StoreSink;
 use crate::{Error, Progress};
-
-/// How often the thread takes notes.
-const TURN: Duration = Duration::from_millis(250);
 
 /// The age at which a text is made again, seconds.
 const LISTS_S: u64 = 5;
 const HISTORY_S: u64 = 1;
 const LONG_HISTORY_S: u64 = 30;
 
-/// Requests for statistics a second that the page is made for.
-const REQUESTS_MAX: u64 = 50;
-
 /// The name of the file in the folder of the store.
 const FILE_NAME: &str = "history";
 
 /// The document.
-static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
-    let scripts = [
-        "'use strict';\n(() => {\n",
-        include_str!("../ui/parts.js"),
-        include_str!("../ui/charts.js"),
-        include_str!("../ui/page.js"),
-        "})();\n",
-    ];
-    let (html, style) = (include_str!("../ui/page.html"), include_str!("../ui/page.css"));
-    Document::new(html, style, &scripts.concat())
-});
+static DOCUMENT: LazyLock<Document> =
+    LazyLock::new(|| document(include_str!("../ui/page.html"), include_str!("../ui/page.js")));
 
 /// The page: its thread, and its server. Both end when it is dropped.
 pub struct PageServer {
     _server: Server,
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    _thread: PageThread,
 }
 
 /// What both threads use.
@@ -90,13 +69,8 @@ struct Shared {
     facts: Facts,
     catalog: Arc<Catalog>,
     state: Mutex<State>,
-    texts: Mutex<HashMap<Text, Made>>,
-    /// Requests for statistics since the last second.
-    requests: AtomicU64,
-    ends: AtomicBool,
-    file: Option<PathBuf>,
-    access: Access,
-    log: Log,
+    texts: Texts<Text>,
+    demand: Demand,
 }
 
 /// Samples and tables.
@@ -106,8 +80,6 @@ struct State {
     seen: Seen,
     /// When the first run with this history began, seconds since 1970.
     begun_s: u64,
-    /// Clients of the page, about.
-    clients: u64,
 }
 
 /// A text that several clients get.
@@ -116,12 +88,6 @@ enum Text {
     Stats,
     Lists,
     History(Range),
-}
-
-/// A text, and the second in which it was made.
-struct Made {
-    at_s: u64,
-    page: Page,
 }
 
 impl PageServer {
@@ -138,11 +104,12 @@ impl PageServer {
         let failed = |error: std::io::Error| Error::Options(format!("--ui: {error}"));
         let store = options.store.as_ref().filter(|_| store_sink.is_some());
         let file = page.history.clone().or(store.map(|store| store.directory.join(FILE_NAME)));
+        let file = file.map(|path| HistoryFile::new(path, options.access, log.clone()));
         let now_s = now_s();
         let mut state = State { begun_s: now_s, ..State::default() };
         state.seen.advance(now_s);
         if let Some(file) = &file {
-            state.load(file, now_s, &log);
+            state.load(file, now_s);
         }
         let catalog = store_sink.map(|store_sink| Arc::clone(store_sink.store().catalog()));
         let shared = Arc::new(Shared {
@@ -151,12 +118,8 @@ impl PageServer {
             facts: Facts::of(options, capture, store),
             catalog: catalog.unwrap_or_default(),
             state: Mutex::new(state),
-            texts: Mutex::default(),
-            requests: AtomicU64::new(0),
-            ends: AtomicBool::new(false),
-            file,
-            access: options.access,
-            log: log.clone(),
+            texts: Texts::default(),
+            demand: Demand::default(),
         });
         progress.live_stats.observe();
         let pages: Arc<dyn Pages> = Arc::clone(&shared) as Arc<dyn Pages>;
@@ -165,28 +128,9 @@ impl PageServer {
         for place in server.places() {
             log.info("listening").text("address", place);
         }
-        let run = {
-            let shared = Arc::clone(&shared);
-            move || shared.run()
-        };
-        let thread = thread::Builder::new().name("page".to_owned()).spawn(run).map_err(failed)?;
-        Ok(Some(PageServer { _server: server, shared, thread: Some(thread) }))
+        let thread = PageThread::start(Taker::new(shared), file).map_err(failed)?;
+        Ok(Some(PageServer { _server: server, _thread: thread }))
     }
-}
-
-impl Drop for PageServer {
-    fn drop(&mut self) {
-        self.shared.ends.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Seconds since 1970.
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Totals of the run, to be subtracted from later ones.
@@ -202,73 +146,50 @@ struct Totals {
 
 impl State {
     /// Takes over what an earlier run saved.
-    fn load(&mut self, file: &Path, now_s: u64, log: &Log) {
-        match saved::load(file) {
-            Ok(None) => {}
-            Ok(Some(saved)) => {
-                self.history = saved.history;
-                self.begun_s = if saved.begun_s == 0 { now_s } else { saved.begun_s.min(now_s) };
-                self.seen.known = saved.known;
-                // Those of another day are not new any more.
-                let today = self.seen.today();
-                let is_of_today = |name: &[u8]| self.seen.known.first_day(name) == Some(today);
-                let names = saved.new_names.into_iter();
-                let names = names.filter(|new| is_of_today(new.name.as_bytes())).collect();
-                self.seen.new_names = names;
-            }
-            Err(why) => {
-                let event = log.warn("history not read; it begins again");
-                event.text("file", file.display()).text("reason", why);
-            }
-        }
+    fn load(&mut self, file: &HistoryFile, now_s: u64) {
+        let Some(saved) = file.load(saved::load) else { return };
+        self.history = saved.history;
+        self.begun_s = if saved.begun_s == 0 { now_s } else { saved.begun_s.min(now_s) };
+        self.seen.known = saved.known;
+        // Those of another day are not new any more.
+        let today = self.seen.today();
+        let is_of_today = |name: &[u8]| self.seen.known.first_day(name) == Some(today);
+        let names = saved.new_names.into_iter();
+        self.seen.new_names = names.filter(|new| is_of_today(new.name.as_bytes())).collect();
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// What the thread has for itself.
+struct Taker {
+    shared: Arc<Shared>,
+    notes: Vec<Noted>,
+    /// Totals at the last sample.
+    before: Totals,
+}
 
-    /// The thread of the page.
-    fn run(&self) {
-        let (mut notes, mut totals) = (Vec::new(), self.totals().0);
-        let mut is_saved = true;
-        let (mut sampled, mut sampled_s) = (Instant::now(), now_s());
-        while !self.ends.load(Ordering::Acquire) {
-            thread::park_timeout(TURN);
-            self.take_notes(&mut notes);
-            let now_s = now_s();
-            if now_s == sampled_s {
-                continue;
-            }
-            let seconds = sampled.elapsed().as_secs_f64();
-            (sampled, sampled_s) = (Instant::now(), now_s);
-            if self.sample(now_s, seconds, &mut totals) {
-                is_saved = self.save(is_saved);
-            }
-        }
-        self.take_notes(&mut notes);
-        self.state().history.end_minute();
-        self.save(is_saved);
+impl Taker {
+    fn new(shared: Arc<Shared>) -> Taker {
+        let before = shared.totals().0;
+        Taker { shared, notes: Vec::new(), before }
     }
+}
 
-    /// Adds what records showed since the last call.
-    fn take_notes(&self, notes: &mut Vec<crate::seen::Noted>) {
+impl Sampler for Taker {
+    fn take_notes(&mut self) {
         // Only this exchange has the lock that the writer shares (invariant 1).
-        *notes = self.progress.live_stats.take_notes(std::mem::take(notes));
-        let mut state = self.state();
-        notes.drain(..).for_each(|noted| state.seen.take(noted));
+        let notes = std::mem::take(&mut self.notes);
+        self.notes = self.shared.progress.live_stats.take_notes(notes);
+        let mut state = self.shared.state();
+        self.notes.drain(..).for_each(|noted| state.seen.take(noted));
     }
 
-    /// Takes a sample; true if a minute is over.
-    fn sample(&self, now_s: u64, seconds: f64, before: &mut Totals) -> bool {
-        let (totals, stored_bytes, delay_ms) = self.totals();
-        let requests = self.requests.swap(0, Ordering::Relaxed);
-        let parties = self.progress.live_stats.take_parties();
+    fn sample(&mut self, now_s: u64, seconds: u64) -> bool {
+        let (totals, stored_bytes, delay_ms) = self.shared.totals();
+        let before = std::mem::replace(&mut self.before, totals);
+        let parties = self.shared.progress.live_stats.take_parties();
         let since = |now: u64, before: u64| now.saturating_sub(before);
         let sample = Sample {
-            // Turns are late by up to a quarter of a second, and later on a busy machine.
-            seconds: (seconds.round() as u64).max(1),
+            seconds,
             packets: since(totals.packets, before.packets),
             bytes: since(totals.bytes, before.bytes),
             flows: since(totals.flows, before.flows),
@@ -278,10 +199,8 @@ impl Shared {
             stored_bytes,
             delay_ms,
         };
-        *before = totals;
-        let mut state = self.state();
-        let poll_ms = texts::poll_ms(state.clients);
-        state.clients = (requests * poll_ms).div_ceil(1_000 * sample.seconds);
+        self.shared.demand.passed(seconds);
+        let mut state = self.shared.state();
         state.seen.advance(now_s);
         let is_over = state.history.push(now_s, sample);
         for (party, bytes) in parties {
@@ -293,6 +212,21 @@ impl Shared {
             }
         }
         is_over
+    }
+
+    fn end_minute(&mut self) {
+        self.shared.state().history.end_minute();
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let state = self.shared.state();
+        saved::bytes_of(state.begun_s, &state.history, &state.seen)
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Totals, bytes of stored packets, and the delay of the log in milliseconds.
@@ -316,54 +250,23 @@ impl Shared {
         let stored_bytes = segments.iter().map(|segment| segment.bytes).sum();
         (totals, stored_bytes, (sum(&["behind_seconds"]) * 1e3) as u64)
     }
-
-    /// Saves the history, and logs the first of several failures.
-    fn save(&self, was_saved: bool) -> bool {
-        let Some(file) = &self.file else { return true };
-        let bytes = {
-            let state = self.state();
-            saved::bytes_of(state.begun_s, &state.history, &state.seen)
-        };
-        let saved = saved::write(file, &bytes, self.access);
-        if let (Err(error), true) = (&saved, was_saved) {
-            let event = self.log.error("history not written");
-            event.text("file", file.display()).text("error", error);
-        }
-        saved.is_ok()
-    }
-
-    /// A text that is at most `age_s` seconds old.
-    fn text(&self, text: Text, age_s: u64, make: impl FnOnce() -> Vec<u8>) -> Page {
-        let now_s = now_s();
-        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(made) = texts.get(&text)
-            // The clock may have been set back.
-            && (made.at_s..made.at_s + age_s).contains(&now_s)
-        {
-            return made.page.clone();
-        }
-        let page = Page::new("application/json", make());
-        texts.insert(text, Made { at_s: now_s, page: page.clone() });
-        page
-    }
 }
 
 impl Pages for Shared {
     fn get(&self, path: &str) -> Option<Page> {
         if let Some(range) = path.strip_prefix("/api/history/") {
             let range = Range::named(range)?;
-            let is_short = matches!(range, Range::Minute | Range::Hour);
-            let age_s = if is_short { HISTORY_S } else { LONG_HISTORY_S };
+            let age_s = if range.is_short() { HISTORY_S } else { LONG_HISTORY_S };
             let make = || self.state().history.chart(range, now_s()).to_string().into_bytes();
-            return Some(self.text(Text::History(range), age_s, make));
+            return Some(self.texts.json(Text::History(range), now_s(), age_s, make));
         }
         Some(match path {
             "/" => DOCUMENT.page(),
             "/api/stats" => {
-                self.requests.fetch_add(1, Ordering::Relaxed);
-                self.text(Text::Stats, 1, || self.stats())
+                self.demand.asked();
+                self.texts.json(Text::Stats, now_s(), 1, || self.stats())
             }
-            "/api/lists" => self.text(Text::Lists, LISTS_S, || self.lists()),
+            "/api/lists" => self.texts.json(Text::Lists, now_s(), LISTS_S, || self.lists()),
             "/metrics" => {
                 let text = self.figures.text().into_bytes();
                 Page::new("text/plain; version=0.0.4; charset=utf-8", text)

@@ -22,14 +22,13 @@
 //! to 30 bytes.
 
 mod known;
-mod recent;
 
 use std::collections::VecDeque;
 
+pub use larder_serve::recent::{Recent, Row};
 use larder_wire::{Addr, Name};
 
 pub use self::known::Known;
-pub use self::recent::{Recent, Row};
 use crate::record::{ConflictGrade, FlowRecord, NameFlags, NameSource, UnnamedReason};
 
 /// Clients of a name that are told apart; a name with more has at least this many.

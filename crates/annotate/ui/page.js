@@ -152,19 +152,7 @@ function showStats(stats) {
   ];
   if (stats.records_lost) figures.push(['Records lost', si(stats.records_lost), 'not written to logs', true]);
   if (stats.notes_lost) figures.push(['Not in lists', si(stats.notes_lost), 'records, at overload', true]);
-  const list = $('figures');
-  figures.forEach(([title, value, more, isBad], at) => {
-    let item = list.children[at];
-    if (!item) {
-      item = make('div', {}, make('dt'), make('dd', {}, make('span'), make('small')));
-      list.append(item);
-    }
-    say(item.firstChild, title);
-    say(item.lastChild.firstChild, value);
-    say(item.lastChild.lastChild, more);
-    item.lastChild.classList.toggle('bad', Boolean(isBad));
-  });
-  while (list.children.length > figures.length) list.lastChild.remove();
+  showFigures(figures);
   $('store').hidden = !store;
   $('query-packets').hidden = !store;
 }
@@ -175,10 +163,7 @@ function showHistory(history) {
   $('legend').replaceChildren(...legend);
   const percent = (value) => `${value.toFixed(0)} %`;
   const rate = (value) => si(value, '/s');
-  // As many columns as the style sheet makes.
-  const whole = widthOf($('charts'));
-  const columns = Math.max(1, Math.floor((whole + 10) / 310));
-  const width = Math.floor(whole / columns - 10);
+  const width = columnWidth($('charts'));
   $('charts').replaceChildren(
     curve('Packets a second', history.packets, history, width, rate),
     curve('Bits a second', history.bits, history, width, (value) => si(value, 'bit/s')),
@@ -297,90 +282,39 @@ function pickBySliders() {
 /** Turns between two requests for the charts of a range. */
 const HISTORY_TURNS = { '1m': 1, '1h': 10 };
 
-let due = { lists: 0, history: 0, segments: 0 };
-let timer = null;
-
-/** What is due of everything, one request at a time; hidden pages ask for nothing. */
-async function turn() {
-  timer = null;
-  let pause = 1000;
-  if (document.hidden) return;
-  try {
-    state.stats = await json('/api/stats');
-    pause = Math.max(1000, state.stats.poll_ms);
-    $('token-form').hidden = true;
-    showStats(state.stats);
-    const now = Date.now();
-    if (now >= due.lists) {
-      state.lists = await json('/api/lists');
-      showLists(state.lists);
-      due.lists = now + 5 * pause;
-    }
-    if (now >= due.history) {
-      state.history = await json(`/api/history/${state.range}`);
-      showHistory(state.history);
-      due.history = now + (HISTORY_TURNS[state.range] || 60) * pause;
-    }
-    if (state.stats.store && now >= due.segments) {
-      state.segments = await json('/segments');
-      due.segments = now + 10 * pause;
-      showStore();
-    }
-    say($('state'), 'Connected');
-    $('state').classList.remove('bad');
-  } catch (error) {
-    const isLocked = error.status === 401;
-    say($('state'), isLocked ? 'Locked' : 'No connection to larder; trying again');
-    $('state').classList.add('bad');
-    // The form begins again.
-    if (isLocked) return;
-    pause = 3000;
-  }
-  again(pause);
+async function askForStats() {
+  state.stats = await json('/api/stats');
+  showStats(state.stats);
+  return state.stats.poll_ms;
 }
 
-function again(pause) {
-  clearTimeout(timer);
-  timer = setTimeout(turn, pause);
-}
+const TASKS = [
+  { turns: () => 5, run: async () => {
+    state.lists = await json('/api/lists');
+    showLists(state.lists);
+  } },
+  { turns: () => HISTORY_TURNS[state.range] || 60, run: askHistory },
+  { turns: () => 10, run: async () => {
+    if (!state.stats.store) return;
+    state.segments = await json('/segments');
+    showStore();
+  } },
+];
 
-function refresh() {
-  due = { lists: 0, history: 0, segments: 0 };
-  again(0);
+async function askHistory() {
+  state.history = await json(`/api/history/${state.range}`);
+  showHistory(state.history);
 }
 
 // Hands
 
-function showTheme(theme) {
-  document.documentElement.dataset.theme = theme;
-  say($('theme'), theme === 'dark' ? 'Light' : 'Dark');
-  $('theme').setAttribute('aria-label', theme === 'dark' ? 'Light colors' : 'Dark colors');
-}
-
-function followSystem() {
-  const dark = matchMedia('(prefers-color-scheme: dark)');
-  const show = () => showTheme(remembered('larder-theme') || (dark.matches ? 'dark' : 'light'));
-  dark.addEventListener('change', show);
-  show();
-}
-
-/** Arrows move between the rows of a table; / goes to the search, Escape closes the flows. */
+/** / goes to the search, Escape closes the flows. */
 function keys(event) {
-  const isTyping = ['INPUT', 'SELECT', 'TEXTAREA'].includes(event.target.tagName);
-  if (event.key === '/' && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) {
+  if (event.key === '/' && !isTyping(event) && !event.ctrlKey && !event.metaKey && !event.altKey) {
     event.preventDefault();
     $('query').focus();
   } else if (event.key === 'Escape' && !$('results').hidden) {
     closeResults();
-  } else if ((event.key === 'ArrowDown' || event.key === 'ArrowUp') && !isTyping) {
-    const row = event.target.closest('tbody tr');
-    const next = row && (event.key === 'ArrowDown' ? row.nextElementSibling : row.previousElementSibling);
-    if (!next) return;
-    const at = [...row.querySelectorAll('button')].indexOf(event.target);
-    const button = next.querySelectorAll('button')[at];
-    if (!button) return;
-    event.preventDefault();
-    button.focus();
   }
 }
 
@@ -403,21 +337,6 @@ $('query-packets').addEventListener('click', () => {
 });
 $('results-packets').addEventListener('click', () => savePackets(state.query));
 $('results-close').addEventListener('click', closeResults);
-$('token-form').addEventListener('submit', (event) => {
-  event.preventDefault();
-  token = $('token').value.trim();
-  $('token').value = '';
-  remember('larder-token', token);
-  refresh();
-});
-$('ranges').addEventListener('click', (event) => {
-  const range = event.target.dataset.range;
-  if (!range) return;
-  state.range = range;
-  $('ranges').querySelectorAll('button').forEach((button) => button.setAttribute('aria-pressed', String(button === event.target)));
-  due.history = 0;
-  again(0);
-});
 $('names-sort').addEventListener('change', () => state.lists && showLists(state.lists));
 $('from').addEventListener('input', pickBySliders);
 $('to').addEventListener('input', pickBySliders);
@@ -426,18 +345,11 @@ $('whole').addEventListener('click', () => {
   [$('from').value, $('to').value] = state.picked;
   showStore();
 });
-$('theme').addEventListener('click', () => {
-  const theme = document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark';
-  remember('larder-theme', theme);
-  showTheme(theme);
-});
 document.addEventListener('keydown', keys);
-document.addEventListener('visibilitychange', () => { if (!document.hidden) refresh(); });
 window.addEventListener('hashchange', followHash);
 // Charts have the width of the window.
 window.addEventListener('resize', () => {
   if (state.history) showHistory(state.history);
   showStore();
 });
-followSystem();
-turn().then(followHash);
+startPage(askForStats, TASKS, (range) => { state.range = range; }).then(followHash);

@@ -31,6 +31,22 @@ impl Durations {
         self.sum_us = self.sum_us.wrapping_add(us);
     }
 
+    /// Counts this many durations of the same length.
+    pub fn note_many(&mut self, us: u64, count: u64) {
+        let bucket = (u64::BITS - us.leading_zeros()) as usize;
+        self.buckets[bucket.min(BUCKETS - 1)] += count;
+        self.sum_us = self.sum_us.wrapping_add(us.wrapping_mul(count));
+    }
+
+    /// What was counted since `before`, an earlier copy.
+    pub fn since(&self, before: &Durations) -> Durations {
+        let mut since = self.clone();
+        for (now, before) in since.words().zip(before.values()) {
+            *now = now.wrapping_sub(before);
+        }
+        since
+    }
+
     /// All that is published.
     pub fn words(&mut self) -> impl Iterator<Item = &mut u64> {
         self.buckets.iter_mut().chain([&mut self.sum_us])
@@ -103,6 +119,10 @@ mod tests {
         assert_eq!(durations.quantile_us(0.0), Some(1));
         assert_eq!(durations.quantile_us(0.5), Some(4));
         assert_eq!(durations.quantile_us(1.0), None);
+        let before = durations.clone();
+        durations.note_many(100, 3);
+        let since = durations.since(&before);
+        assert_eq!((since.count(), since.sum_us(), since.quantile_us(0.9)), (3, 300, Some(128)));
     }
 
     /// The text has one head, cumulative buckets, the sum and the count.

@@ -13,6 +13,8 @@
 //! | [`http_client`] | a GET of another such server |
 //! | [`authorize`] | which of its requests are served: host, origin, token |
 //! | [`pages`] | a page for a browser: one HTML document, and its content security policy |
+//! | [`page_server`], [`page_thread`] | the server of a page without packets; the thread that takes its samples |
+//! | [`history`], [`recent`], [`saved`] | samples of thirty days, bounded tables of the last hour, and their file |
 //! | [`metrics_http`] | `GET /metrics` by it, in the supervisor's loop |
 //! | [`mod@counters`], [`metrics`] | what worker threads count; metrics for Prometheus and `larder ctl stats` |
 //! | [`histogram`] | percentiles of any number of values |
@@ -39,6 +41,7 @@ pub mod control;
 pub mod counters;
 pub mod durations;
 pub mod histogram;
+pub mod history;
 pub mod http_client;
 pub mod http_server;
 pub mod lifecycle;
@@ -49,10 +52,14 @@ pub mod metrics;
 pub mod metrics_http;
 pub mod nonblocking;
 pub mod notify;
+pub mod page_server;
+pub mod page_thread;
 pub mod pages;
+pub mod recent;
 pub mod record_channel;
 pub mod reload;
 pub mod rolling;
+pub mod saved;
 pub mod start;
 pub mod supervisor;
 mod sync;

@@ -48,7 +48,6 @@ mod search;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Wake, Waker};
@@ -57,10 +56,9 @@ use std::time::Instant;
 
 use larder_io::access::Access;
 use larder_io::epoll::{Events, Interest, Poller, Waker as EventFd};
-use larder_io::tcp::ListenOptions;
 use larder_serve::authorize::Authorizer;
-use larder_serve::control;
 use larder_serve::http_server::{HttpServer, Limits, Listener, Mode};
+pub use larder_serve::page_server::Listen;
 use larder_serve::pages::Pages;
 
 use self::respond::{Common, Sent};
@@ -90,15 +88,6 @@ const EVENTS_MAX: usize = 256;
 
 /// Clients at once, by default.
 const CLIENTS_MAX: usize = 1024;
-
-/// Address of the server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listen {
-    /// A TCP address.
-    Tcp(SocketAddr),
-    /// The path of a Unix socket, with the mode and group of [`Options::access`].
-    Unix(PathBuf),
-}
 
 /// Options of the server.
 #[derive(Clone, PartialEq, Eq)]
@@ -203,14 +192,16 @@ impl Server {
         catalog: Arc<Catalog>,
         pages: Option<Arc<dyn Pages>>,
     ) -> io::Result<Server> {
-        let listener = options.listen.as_ref().map(|listen| open(listen, options)).transpose()?;
+        let listener =
+            options.listen.as_ref().map(|listen| listen.open(options.access)).transpose()?;
         let address = listener.as_ref().and_then(|listener| listener.address().ok());
         let place = |listen: &Listen| match listen {
             Listen::Tcp(listen) => format!("http://{}/", address.unwrap_or(*listen)),
             Listen::Unix(path) => format!("unix:{}", path.display()),
         };
         let mut places: Vec<String> = options.listen.iter().map(place).collect();
-        let push = options.push.map(|listen| open(&Listen::Tcp(listen), options)).transpose()?;
+        let push =
+            options.push.map(|listen| Listen::Tcp(listen).open(options.access)).transpose()?;
         let push_address = push.as_ref().and_then(|push| push.address().ok());
         places.extend(push_address.iter().map(|address| format!("tcp://{address}")));
         let poller = Poller::new()?;
@@ -275,20 +266,6 @@ impl Drop for Server {
         self.wake.wake_by_ref();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
-        }
-    }
-}
-
-fn open(listen: &Listen, options: &Options) -> io::Result<Listener> {
-    match listen {
-        Listen::Tcp(listen) => {
-            let next = "name another address, or stop the program that has it";
-            Listener::tcp(*listen, &ListenOptions::default(), next)
-        }
-        Listen::Unix(path) => {
-            let (listener, file) = control::listen_at(path, 0o600)?;
-            options.access.apply(path)?;
-            Ok(Listener::Unix(listener, file))
         }
     }
 }

@@ -1,25 +1,14 @@
-//! The history of a run: an hour by the second, thirty days by the minute, and the names with the
-//! most traffic of each minute of a day.
-//!
-//! ```text
-//! second   pushed once a second           3,600, the oldest is removed
-//! minute   the sum of its seconds         43,200
-//! traffic  ten names of a minute          1,440
-//! ```
-//!
-//! Times are those of the day. A time without a sample (larder did not run) is a gap: `null` in the
-//! points of a chart. If the clock was set back, samples after the new time are removed.
+//! The history of a run: its samples ([`larder_serve::history`]), and the ten names with the most traffic of
+//! each minute of a day.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
+pub use larder_serve::history::Range;
+use larder_serve::history::{self, Series, Timed, put, rate, rounded};
 use serde_json::{Value, json};
 
-/// Seconds, minutes, and minutes with names.
-pub const SECONDS_MAX: usize = 3_600;
-/// See there.
-pub const MINUTES_MAX: usize = 30 * 24 * 60;
-/// See there.
+/// Minutes with names.
 pub const TRAFFIC_MAX: usize = 24 * 60;
 
 /// Names of a minute.
@@ -65,21 +54,20 @@ impl Sample {
             values;
         Sample { seconds, packets, bytes, flows, nameable, named, dropped, stored_bytes, delay_ms }
     }
-
-    fn add(&mut self, later: &Sample) {
-        // A file may have any values.
-        let add = |sum: &mut u64, value: u64| *sum = sum.saturating_add(value);
-        add(&mut self.seconds, later.seconds);
-        add(&mut self.packets, later.packets);
-        add(&mut self.bytes, later.bytes);
-        add(&mut self.flows, later.flows);
-        add(&mut self.nameable, later.nameable);
-        add(&mut self.named, later.named);
-        add(&mut self.dropped, later.dropped);
-        self.stored_bytes = later.stored_bytes;
-        self.delay_ms = self.delay_ms.max(later.delay_ms);
-    }
 }
+
+/// What samples have.
+pub static SERIES: [Series; 9] = [
+    Series::SECONDS,
+    Series::sum("packets"),
+    Series::sum("bytes"),
+    Series::sum("flows"),
+    Series::sum("nameable"),
+    Series::sum("named"),
+    Series::sum("dropped"),
+    Series::last("stored_bytes"),
+    Series::max("delay_ms"),
+];
 
 /// Traffic of a minute by name, bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,79 +80,44 @@ pub struct Traffic {
     pub unnamed: u64,
 }
 
-/// A sample, and the number of its second or minute since 1970.
-pub type Timed<T> = VecDeque<(u64, T)>;
-
 /// See the module.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
-    /// By second.
-    pub seconds: Timed<Sample>,
-    /// By minute, without the current one.
-    pub minutes: Timed<Sample>,
+    /// [`Sample::values`].
+    pub samples: history::History<9>,
     /// By minute, without the current one.
     pub traffic: Timed<Traffic>,
-    minute: Option<(u64, Sample)>,
     names: HashMap<Arc<str>, u64>,
     unnamed: u64,
     other: u64,
 }
 
-/// The time that a chart shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Range {
-    /// A minute, by the second.
-    Minute,
-    /// An hour, by ten seconds.
-    Hour,
-    /// A day, by five minutes.
-    Day,
-    /// Thirty days, by two hours.
-    Month,
+impl Default for History {
+    fn default() -> History {
+        History {
+            samples: history::History::new(&SERIES),
+            traffic: Timed::new(),
+            names: HashMap::new(),
+            unnamed: 0,
+            other: 0,
+        }
+    }
 }
 
-impl Range {
-    /// The range of its name in a path.
-    pub fn named(name: &str) -> Option<Range> {
-        Some(match name {
-            "1m" => Range::Minute,
-            "1h" => Range::Hour,
-            "24h" => Range::Day,
-            "30d" => Range::Month,
-            _ => return None,
-        })
-    }
-
-    /// Seconds of a point, and points.
-    fn steps(self) -> (u64, u64) {
-        match self {
-            Range::Minute => (1, 60),
-            Range::Hour => (10, 360),
-            Range::Day => (300, 288),
-            Range::Month => (7_200, 360),
-        }
-    }
-
-    /// The same for traffic by name, which has minutes of a day.
-    fn traffic_steps(self) -> (u64, u64) {
-        match self {
-            Range::Minute | Range::Hour => (60, 60),
-            Range::Day | Range::Month => (600, 144),
-        }
-    }
+/// Seconds of a point of traffic by name, which has minutes of a day, and points.
+fn traffic_steps(range: Range) -> (u64, u64) {
+    if range.is_short() { (60, 60) } else { (600, 144) }
 }
 
 impl History {
     /// Adds the sample of the second `now_s`. True if a minute ended before it.
     pub fn push(&mut self, now_s: u64, sample: Sample) -> bool {
-        let minute = now_s / 60;
-        let is_over = self.minute.is_some_and(|(current, _)| current != minute);
-        if is_over {
+        if self.samples.current_minute().is_some_and(|current| current != now_s / 60) {
             self.end_minute();
+            self.samples.push(now_s, sample.values());
+            return true;
         }
-        put(&mut self.seconds, now_s, sample, SECONDS_MAX);
-        self.minute.get_or_insert((minute, Sample::default())).1.add(&sample);
-        is_over
+        self.samples.push(now_s, sample.values())
     }
 
     /// Adds bytes of the current minute; `name`: `None` for traffic without a name.
@@ -181,8 +134,7 @@ impl History {
 
     /// Ends the current minute, also before its time.
     pub fn end_minute(&mut self) {
-        let Some((minute, sample)) = self.minute.take() else { return };
-        put(&mut self.minutes, minute, sample, MINUTES_MAX);
+        let Some(minute) = self.samples.end_minute() else { return };
         let traffic = self.current_traffic();
         put(&mut self.traffic, minute, traffic, TRAFFIC_MAX);
         self.names.clear();
@@ -201,30 +153,17 @@ impl History {
 
     /// The points of charts, up to the second `now_s`.
     pub fn chart(&self, range: Range, now_s: u64) -> Value {
-        let (step_s, points) = range.steps();
-        let end = now_s / step_s + 1;
-        let mut sums: Vec<Option<Sample>> = vec![None; points as usize];
-        let mut add = |at_s: u64, sample: &Sample| {
-            let place = (at_s / step_s + points).checked_sub(end);
-            if let Some(sum) = place.and_then(|at| sums.get_mut(at as usize)) {
-                sum.get_or_insert_default().add(sample);
-            }
-        };
-        if matches!(range, Range::Minute | Range::Hour) {
-            self.seconds.iter().for_each(|(second, sample)| add(*second, sample));
-        } else {
-            self.minutes.iter().for_each(|(minute, sample)| add(minute * 60, sample));
-            self.minute.iter().for_each(|(minute, sample)| add(minute * 60, sample));
-        }
+        let points = self.samples.points(range, now_s);
+        let samples = points.samples.iter().map(|sample| sample.map(Sample::of));
         let series = |value: fn(&Sample) -> Option<f64>| -> Value {
-            sums.iter().map(|sum| sum.as_ref().and_then(value).map(rounded)).collect()
+            samples.clone().map(|sample| sample.as_ref().and_then(value).map(rounded)).collect()
         };
         json!({
-            "step_s": step_s,
-            "end_s": end * step_s,
-            "packets": series(|sample| Some(rate(sample.packets, sample))),
-            "bits": series(|sample| Some(rate(sample.bytes.saturating_mul(8), sample))),
-            "flows": series(|sample| Some(rate(sample.flows, sample))),
+            "step_s": points.step_s,
+            "end_s": points.end_s,
+            "packets": series(|sample| Some(rate(sample.packets, sample.seconds))),
+            "bits": series(|sample| Some(rate(sample.bytes.saturating_mul(8), sample.seconds))),
+            "flows": series(|sample| Some(rate(sample.flows, sample.seconds))),
             "named": series(named_percent),
             "dropped": series(|sample| Some(sample.dropped as f64)),
             "stored_bytes": series(|sample| Some(sample.stored_bytes as f64)),
@@ -235,13 +174,14 @@ impl History {
 
     /// Traffic by name, bits a second: the names with the most in all, the others, and no name.
     fn traffic_chart(&self, range: Range, now_s: u64) -> Value {
-        let (step_s, points) = range.traffic_steps();
+        let (step_s, points) = traffic_steps(range);
         let (end, points) = (now_s / step_s + 1, points as usize);
         let place = |minute: u64| {
             let at = (minute * 60 / step_s + points as u64).checked_sub(end)? as usize;
             (at < points).then_some(at)
         };
-        let current = self.minute.map(|(minute, _)| (minute, self.current_traffic()));
+        let current = self.samples.current_minute();
+        let current = current.map(|minute| (minute, self.current_traffic()));
         let rows = || {
             let minutes = self.traffic.iter().chain(&current);
             minutes.filter_map(|(minute, traffic)| Some((place(*minute)?, traffic)))
@@ -284,34 +224,12 @@ impl History {
 
     /// The share of named flows in the last minute, percent; `None` if no flow ended.
     pub fn named_percent(&self) -> Option<f64> {
-        let mut sum = Sample::default();
-        self.seconds.iter().rev().take(60).for_each(|(_, sample)| sum.add(sample));
-        named_percent(&sum).map(rounded)
+        named_percent(&Sample::of(self.samples.sum_of_last(60))).map(rounded)
     }
-}
-
-/// Adds the value of a time, the latest one.
-fn put<T>(timed: &mut Timed<T>, time: u64, value: T, length_max: usize) {
-    while timed.back().is_some_and(|(last, _)| *last >= time) {
-        timed.pop_back();
-    }
-    timed.push_back((time, value));
-    while timed.len() > length_max {
-        timed.pop_front();
-    }
-}
-
-fn rate(sum: u64, sample: &Sample) -> f64 {
-    sum as f64 / sample.seconds.max(1) as f64
 }
 
 fn named_percent(sample: &Sample) -> Option<f64> {
     (sample.nameable > 0).then(|| sample.named as f64 * 100.0 / sample.nameable as f64)
-}
-
-/// With one decimal: texts stay short.
-fn rounded(value: f64) -> f64 {
-    (value * 10.0).round() / 10.0
 }
 
 #[cfg(test)]
@@ -322,7 +240,7 @@ mod tests {
         Sample { seconds: 1, packets, bytes: 10 * packets, ..Sample::default() }
     }
 
-    /// Seconds become minutes; both are bounded, and the oldest are removed.
+    /// Seconds become minutes, with the names of each; both are bounded.
     #[test]
     fn seconds_become_minutes() {
         let mut history = History::default();
@@ -330,23 +248,13 @@ mod tests {
             let is_over = history.push(second, sample(2));
             assert_eq!(is_over, second % 60 == 0 && second > 60, "{second}");
         }
-        assert_eq!(history.seconds.len(), SECONDS_MAX);
-        assert_eq!(history.minutes.len(), 119);
-        assert_eq!(
-            history.minutes[0],
-            (1, Sample { seconds: 60, ..sample(120) }.with_bytes(1_200))
-        );
-        for minute in 200..200 + 2 * MINUTES_MAX as u64 {
+        let minute = Sample { seconds: 60, bytes: 1_200, ..sample(120) };
+        assert_eq!(history.samples.minutes[0], (1, minute.values()));
+        assert_eq!((history.samples.minutes.len(), history.traffic.len()), (119, 119));
+        for minute in 200..200 + 2 * TRAFFIC_MAX as u64 {
             history.push(minute * 60, sample(1));
         }
-        assert_eq!(history.minutes.len(), MINUTES_MAX);
         assert_eq!(history.traffic.len(), TRAFFIC_MAX);
-    }
-
-    impl Sample {
-        fn with_bytes(self, bytes: u64) -> Sample {
-            Sample { bytes, ..self }
-        }
     }
 
     /// A chart has the rates of its time, and gaps where nothing was measured.
@@ -405,17 +313,5 @@ mod tests {
         assert_eq!(history.names.len(), NAMES_COUNTED_MAX);
         history.end_minute();
         assert_eq!(history.traffic[0].1.other, 2 * NAMES_COUNTED_MAX as u64 - 10);
-    }
-
-    /// A clock that was set back removes what it will measure again.
-    #[test]
-    fn a_clock_is_set_back() {
-        let mut history = History::default();
-        for second in 0..600 {
-            history.push(second, sample(1));
-        }
-        history.push(100, sample(7));
-        assert_eq!(history.seconds.len(), 101);
-        assert_eq!(history.seconds.back(), Some(&(100, sample(7))));
     }
 }

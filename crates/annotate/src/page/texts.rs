@@ -6,7 +6,8 @@
 use larder_wire::{Addr, Name};
 use serde_json::{Value, json};
 
-use super::{REQUESTS_MAX, Shared, State, now_s};
+use super::history::Sample;
+use super::{Shared, State, now_s};
 use crate::live::CaptureStats;
 use crate::options::Options;
 use crate::record::NameSource;
@@ -46,11 +47,6 @@ impl Facts {
     }
 }
 
-/// How long a client of this many waits before it asks again, milliseconds.
-pub(super) fn poll_ms(clients: u64) -> u64 {
-    1_000 * clients.div_ceil(REQUESTS_MAX).clamp(1, 60)
-}
-
 /// A name in the spelling of logs.
 pub(super) fn spelled(name: &Name) -> String {
     let mut text = Vec::new();
@@ -81,7 +77,7 @@ impl Shared {
             })
         });
         let state = self.state();
-        let last = state.history.seconds.back().map(|(_, sample)| *sample).unwrap_or_default();
+        let last = Sample::of(state.history.samples.last());
         let rate = |sum: u64| sum as f64 / last.seconds.max(1) as f64;
         let stats = json!({
             "program": "annotate",
@@ -91,7 +87,7 @@ impl Shared {
             "uptime_s": self.figures.now_ms() / 1_000,
             "now_s": now_s(),
             "begun_s": state.begun_s,
-            "poll_ms": poll_ms(state.clients),
+            "poll_ms": self.demand.poll_ms(),
             "packets_s": rate(last.packets),
             "bits_s": rate(last.bytes.saturating_mul(8)),
             "flows_s": rate(last.flows),

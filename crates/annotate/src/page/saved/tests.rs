@@ -1,5 +1,11 @@
 use super::*;
+use crate::page::history::Sample;
 use crate::record::NameSource;
+use larder_io::access::Access;
+
+fn parse(bytes: &[u8]) -> Result<Saved, String> {
+    saved::parse(bytes, MAGIC, read)
+}
 
 /// A history and names, with hostile ones.
 fn filled() -> (History, Seen) {
@@ -35,7 +41,7 @@ fn what_is_saved_is_read() {
     let (history, seen) = filled();
     for begun_s in [7, 8] {
         let bytes = bytes_of(begun_s, &history, &seen);
-        write(&path, &bytes, Access::PRIVATE).expect("written");
+        saved::write(&path, &bytes, Access::PRIVATE).expect("written");
         let saved = load(&path).expect("sound").expect("a file");
         assert_eq!((saved.begun_s, &saved.history), (begun_s, &history));
         assert_eq!(saved.known.first_day(b"\xff\x1b[31m.example"), Some(1));
@@ -57,7 +63,7 @@ fn damage_is_reported() {
         assert!(parse(&damaged).is_err(), "byte {at}");
         assert!(parse(&bytes[..at]).is_err(), "cut at {at}");
     }
-    assert_eq!(parse(b"\x7fELF").expect_err("foreign"), "it is not a history of larder");
+    assert_eq!(parse(b"\x7fELF").expect_err("foreign"), "it is not a history of this program");
 }
 
 /// Invariant 1: with a right checksum too, no bytes are believed.

@@ -106,6 +106,8 @@ async function request(path) {
 
 const json = async (path) => (await request(path)).json();
 
+const TOKEN_NOTE = $('token-note').textContent;
+
 function askForToken() {
   const wasWrong = token !== null;
   token = null;
@@ -113,7 +115,7 @@ function askForToken() {
     $('token-form').hidden = false;
     $('token').focus();
   }
-  say($('token-note'), wasWrong ? 'This token is wrong. Enter the token of --serve-token.' : 'This page needs the token of --serve-token.');
+  say($('token-note'), wasWrong ? `This token is wrong. ${TOKEN_NOTE}` : TOKEN_NOTE);
 }
 
 /** The first bytes of a body that grows; the rest is not read. */

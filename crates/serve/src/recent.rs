@@ -80,8 +80,7 @@ impl<K: Hash + Eq + Clone, R: Row + Clone> Recent<K, R> {
         rows
     }
 
-    /// Rows of all slices.
-    #[cfg(test)]
+    /// The number of rows of all slices.
     pub fn rows(&self) -> usize {
         self.slices.iter().map(|(_, rows)| rows.len()).sum()
     }
@@ -101,4 +100,41 @@ fn remove_light_half<K: Hash + Eq, R: Row>(rows: &mut HashMap<K, R>) {
                 true
             })
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct Sum(u64);
+
+    impl Row for Sum {
+        fn weight(&self) -> u64 {
+            self.0
+        }
+
+        fn merge(&mut self, later: Sum) {
+            self.0 += later.0;
+        }
+    }
+
+    /// Slices have a bound, heavy rows stay, and old slices are left out.
+    #[test]
+    fn heavy_rows_stay() {
+        let mut table = Recent::new(60, 3, 8);
+        assert_eq!(table.window_s(), 180);
+        for key in 0..1_000u64 {
+            table.add(0, Sum(10), 30);
+            table.add(key, Sum(1), 30);
+            assert!(table.rows() <= 8, "{key}");
+        }
+        assert_eq!(table.merged(30, 1), [(0, Sum(10_001))]);
+        table.add(0, Sum(5), 65);
+        table.add(0, Sum(1), 10);
+        assert_eq!(table.merged(65, 1), [(0, Sum(10_007))]);
+        assert_eq!(table.merged(200, 9), [(0, Sum(6))]);
+        table.add(7, Sum(1), 600);
+        assert_eq!(table.merged(600, 9), [(7, Sum(1))]);
+    }
 }
