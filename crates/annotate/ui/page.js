@@ -157,6 +157,15 @@ function showStats(stats) {
   $('query-packets').hidden = !store;
 }
 
+/** The stacked chart of traffic by name. */
+function stacked(traffic, width) {
+  const layers = traffic.names.map((name, at) => ({ name, values: traffic.bits[at], color: `c${at}` }));
+  layers.push({ name: 'other names', values: traffic.other, color: 'c-other' });
+  layers.push({ name: 'no name', values: traffic.unnamed, color: 'c-unnamed' });
+  const rate = (value) => si(value, 'bit/s');
+  return layered('Traffic by name, bits a second', layers, traffic, width, rate, (bits) => bytes(bits / 8));
+}
+
 function showHistory(history) {
   const { svg, legend } = stacked(history.traffic, widthOf($('traffic')));
   $('traffic').replaceChildren(svg);

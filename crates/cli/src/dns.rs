@@ -26,6 +26,7 @@ use larder_settings::layers::Resolved;
 use larder_settings::row::{List, Text};
 
 use crate::addresses::{addresses, control, metrics, not_an_address, parse_address};
+use crate::page::{Ui, page};
 use crate::reloading::{Again, Reloading};
 use crate::settings::dns::{Caching, Dns, Operation as OperationSettings, Serving};
 use crate::{encrypted, logs, signals};
@@ -186,8 +187,16 @@ fn core(settings: &Dns) -> Result<Settings, Failure> {
 
 /// Control, metrics, snapshots and logs.
 fn operation(settings: &OperationSettings) -> Result<Operation, Failure> {
+    let ui = Ui {
+        ui: settings.ui.as_ref(),
+        history: settings.ui_history.as_ref(),
+        token: settings.ui_token.as_deref(),
+        hosts: &settings.ui_hosts,
+    };
     Ok(Operation {
         control: control(settings.ctl.as_ref(), &settings.ctl_mode)?,
+        page: page(&ui)?,
+        page_prefix: prefix(settings)?,
         metrics: metrics(settings.metrics.as_ref())?,
         snapshot: settings.snapshot.clone(),
         snapshot_every_s: settings.snapshot_every,
@@ -201,14 +210,6 @@ fn operation(settings: &OperationSettings) -> Result<Operation, Failure> {
 
 /// The query log.
 fn query_log(settings: &OperationSettings, path: &Path) -> Result<query_log::Options, Failure> {
-    let prefix = match &settings.query_log_prefix {
-        None => None,
-        Some(word) => Some(parse_prefix(word).ok_or_else(|| {
-            Failure::usage(format!(
-                "--query-log-prefix {word:?}: expected bits, such as 24 or 24/48"
-            ))
-        })?),
-    };
     Ok(query_log::Options {
         path: path.to_owned(),
         format: match settings.query_log_format {
@@ -216,10 +217,18 @@ fn query_log(settings: &OperationSettings, path: &Path) -> Result<query_log::Opt
             _ => query_log::Format::Text,
         },
         sample: settings.query_log_sample,
-        prefix,
+        prefix: prefix(settings)?,
         bytes_max: settings.query_log_size,
         files_max: settings.query_log_keep,
     })
+}
+
+/// How many bits of clients' addresses logs and the page have.
+fn prefix(settings: &OperationSettings) -> Result<Option<query_log::Prefix>, Failure> {
+    let Some(word) = &settings.query_log_prefix else { return Ok(None) };
+    let expected = "expected bits, such as 24 or 24/48";
+    let wrong = || Failure::usage(format!("--query-log-prefix {word:?}: {expected}"));
+    parse_prefix(word).map(Some).ok_or_else(wrong)
 }
 
 /// Bits of IPv4 addresses, and of IPv6 addresses: 56 by default, a home's network.

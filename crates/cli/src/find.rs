@@ -28,7 +28,7 @@ use larder_store::many::{self, Limits, Place, Question};
 use larder_store::{Damage, FindOptions, Finder, FoundPacket, Query, Summary};
 
 use crate::annotate::failed;
-use crate::live;
+use crate::page;
 use crate::queries;
 use crate::settings::Find;
 
@@ -157,7 +157,7 @@ fn question(settings: &Find) -> Result<Question, Failure> {
 
 /// The stores.
 fn places(settings: &Find) -> Result<Vec<Place>, Failure> {
-    let token = settings.token.as_deref().map(|path| live::token("--token", path)).transpose()?;
+    let token = settings.token.as_deref().map(|path| page::token("--token", path)).transpose()?;
     let mut places: Vec<Place> =
         settings.dir.iter().map(|path| Place::Directory(path.clone())).collect();
     for word in &settings.on[..] {

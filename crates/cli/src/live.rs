@@ -1,7 +1,7 @@
 //! Settings of live capture and of the packet store, to options of the libraries.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -15,14 +15,12 @@ use larder_io::live::LiveOptions;
 use larder_serve::log::Log;
 use larder_settings::exit::Failure;
 use larder_settings::value::Space;
-use larder_store::serve::{self, Listen};
+use larder_store::serve;
 use larder_store::{Hook, PinOptions, Privacy, Query, Reserve};
 
+use crate::page::{self, token};
 use crate::queries;
 use crate::settings::{Annotate, Capture, Input as Inputs, Operation, Store};
-
-/// Characters of a token at most.
-const TOKEN_BYTES_MAX: u64 = 4096;
 
 /// What `-i` asks for; `None` without it.
 pub fn input(inputs: &Inputs, capture: &Capture) -> Result<Option<Input>, Failure> {
@@ -237,15 +235,8 @@ pub fn page(settings: &Annotate, access: Access) -> Result<Option<Page>, Failure
         ));
     }
     let serve = server("ui", word, store, access)?;
-    if let Some(Listen::Tcp(address)) = serve.listen
-        && !address.ip().to_canonical().is_loopback()
-        && serve.token.is_none()
-    {
-        return Err(Failure::usage(format!(
-            "--ui {address}: other machines reach this address, so it needs a token; add --serve-token FILE, \
-             or use 127.0.0.1:{} or unix:PATH",
-            address.port()
-        )));
+    if let Some(listen) = &serve.listen {
+        page::check_token(listen, serve.token.is_some(), "serve-token")?;
     }
     Ok(Some(Page { serve, history: store.ui_history.clone() }))
 }
@@ -257,25 +248,9 @@ fn server(
     store: &Store,
     access: Access,
 ) -> Result<serve::Options, Failure> {
+    let listen = page::listen(name, word)?;
+    page::check_hosts(&store.serve_hosts)?;
     let hosts = store.serve_hosts.to_vec();
-    let listen = match word.strip_prefix("unix:") {
-        Some("") => {
-            return Err(Failure::usage(format!(
-                "--{name} unix: no path; expected unix:PATH, such as unix:/run/larder/{name}"
-            )));
-        }
-        Some(path) => Listen::Unix(path.into()),
-        None => Listen::Tcp(word.parse().map_err(|_| {
-            Failure::usage(format!(
-                "--{name} {word:?}: expected ADDR:PORT or unix:PATH, such as 127.0.0.1:8053"
-            ))
-        })?),
-    };
-    if let Some(host) = hosts.iter().find(|host| host.contains([':', '/', '*'])) {
-        return Err(Failure::usage(format!(
-            "--serve-hosts {host:?}: expected a host name without scheme and port, such as tap.example.com"
-        )));
-    }
     let token =
         store.serve_token.as_deref().map(|path| token("--serve-token", path)).transpose()?;
     Ok(serve::Options { hosts, token, access, ..serve::Options::new(listen) })
@@ -297,24 +272,6 @@ pub fn listen_address(flag: &str, word: &str) -> Result<SocketAddr, Failure> {
             "{flag} {word:?}: expected ADDR:PORT, such as 127.0.0.1:57012 or [::1]:57012"
         ))
     })
-}
-
-/// Reads the token of a flag: one line without spaces.
-pub fn token(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {
-    let what = format!("{flag} {}", path.display());
-    let next = "create a token with: head -c 32 /dev/urandom | base64";
-    let mut text = Vec::new();
-    let file = fs::File::open(path);
-    file.and_then(|file| file.take(TOKEN_BYTES_MAX + 1).read_to_end(&mut text))
-        .map_err(|error| Failure::file(&what, &error, next))?;
-    let token = text.trim_ascii();
-    let is_sound = !token.is_empty() && token.iter().all(u8::is_ascii_graphic);
-    if !is_sound || text.len() as u64 > TOKEN_BYTES_MAX {
-        return Err(Failure::usage(format!(
-            "{what}: expected one line of 1 to {TOKEN_BYTES_MAX} ASCII characters without spaces; {next}"
-        )));
-    }
-    Ok(token.to_vec())
 }
 
 /// The group that may read the files.

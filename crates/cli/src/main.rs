@@ -30,6 +30,7 @@ mod http;
 mod init;
 mod live;
 mod logs;
+mod page;
 mod progress;
 mod queries;
 mod reloading;

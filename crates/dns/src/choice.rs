@@ -147,6 +147,8 @@ struct Health {
     down: Option<(u64, u64)>,
     /// Number of the choice when it was last measured.
     measured: u64,
+    /// Timeouts, and reports that it is unreachable, since the start.
+    failures: u64,
 }
 
 impl Health {
@@ -158,6 +160,7 @@ impl Health {
             plain_until_ms: 0,
             down: None,
             measured: 0,
+            failures: 0,
         }
     }
 
@@ -167,6 +170,7 @@ impl Health {
 
     /// Records `by` more queries without a response.
     fn note_silence(&mut self, now_ms: u64, by: u32) {
+        self.failures += 1;
         if self.silent == 0 {
             self.silent_since_ms = now_ms;
         }
@@ -175,6 +179,17 @@ impl Health {
             self.down.get_or_insert((now_ms + REST_MS.0, REST_MS.0));
         }
     }
+}
+
+/// What a core has measured of an upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measured {
+    /// Smoothed round trip, microseconds; `None`: it was never measured.
+    pub round_trip_us: Option<u32>,
+    /// It is not down.
+    pub is_up: bool,
+    /// Timeouts, and reports that it is unreachable, since the start.
+    pub failures: u64,
 }
 
 /// The upstreams for one attempt.
@@ -320,6 +335,13 @@ impl Upstreams {
     /// True while an upstream is not down.
     pub fn is_up(&self, upstream: usize) -> bool {
         self.all.get(upstream).is_some_and(|health| health.down.is_none())
+    }
+
+    /// What is known of an upstream.
+    pub fn measured(&self, upstream: usize) -> Measured {
+        let failures = self.all.get(upstream).map_or(0, |health| health.failures);
+        let round_trip_us = self.round_trip_us(upstream);
+        Measured { round_trip_us, is_up: self.is_up(upstream), failures }
     }
 
     /// Smoothed round trip of an upstream, microseconds; `None` before it was measured.

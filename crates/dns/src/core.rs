@@ -68,6 +68,7 @@ use self::local::InForce;
 pub use self::miss::random_case;
 pub use self::settings::{NxdomainCut, Settings};
 pub use self::upstream::{Flags, QUERY_BYTES_MAX, write_query};
+use crate::choice::Measured;
 pub use crate::clock::Now;
 use crate::cookie::Cookies;
 use crate::dnstap::Protocol;
@@ -95,19 +96,26 @@ pub enum Source {
     Stale,
     /// A cached failure, or a limit.
     Failed,
-    /// This server: local data, blocklists, refusals.
+    /// A blocklist or a response policy zone.
+    Blocked,
+    /// This server: local data, refusals.
     #[default]
     Local,
 }
 
 impl Source {
+    /// All of them, in their order.
+    pub(crate) const ALL: [Source; 6] =
+        [Source::Hit, Source::Miss, Source::Stale, Source::Failed, Source::Blocked, Source::Local];
+
+    /// The word of the query log, in which blocked responses are local ones.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Source::Hit => "hit",
             Source::Miss => "miss",
             Source::Stale => "stale",
             Source::Failed => "failed",
-            Source::Local => "local",
+            Source::Blocked | Source::Local => "local",
         }
     }
 }
@@ -332,9 +340,8 @@ impl Core {
         self.zones.upstreams()
     }
 
-    /// Of each upstream: its smoothed round trip in microseconds, if it was measured, and whether
-    /// it is up.
-    pub fn upstream_health(&self) -> impl Iterator<Item = (Option<u32>, bool)> + '_ {
+    /// What is known of each upstream.
+    pub fn upstream_health(&self) -> impl Iterator<Item = Measured> + '_ {
         (0..self.zones.upstreams().len()).map(|number| self.zones.health(number))
     }
 

@@ -63,6 +63,23 @@ pub enum Protocol {
     Quic = 7,
 }
 
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Protocol; 5] =
+        [Protocol::Udp, Protocol::Tcp, Protocol::Tls, Protocol::Https, Protocol::Quic];
+
+    /// The word of logs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Protocol::Udp => "udp",
+            Protocol::Tcp => "tcp",
+            Protocol::Tls => "tls",
+            Protocol::Https => "https",
+            Protocol::Quic => "quic",
+        }
+    }
+}
+
 /// A message that was received or sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Event<'a> {

@@ -144,7 +144,12 @@ impl Driver {
             numbers: 0,
             random: Random::new(),
             now_ms: 0,
-            observers: Observers { counts: Counts::default(), tap: parts.tap, log: parts.log },
+            observers: Observers {
+                counts: Counts::default(),
+                tap: parts.tap,
+                log: parts.log,
+                notes: parts.notes,
+            },
         };
         Ok(Driver {
             core: parts.core,
@@ -222,7 +227,7 @@ impl Driver {
     fn publish(&mut self) {
         self.publish_ms = None;
         let Driver { sockets, client_tcp, upstream_tcp, .. } = self;
-        let Observers { counts, tap, log } = &mut sockets.observers;
+        let Observers { counts, tap, log, notes } = &mut sockets.observers;
         let (clients, upstreams) = (client_tcp.counters(), upstream_tcp.counters());
         let is_limit = clients.refused_full + clients.refused_client;
         counts.tcp_streams_opened = clients.opened;
@@ -236,6 +241,10 @@ impl Driver {
         counts.upstream_queries_tcp = upstreams.queries + upstreams.retried;
         counts.trace_records_dropped = tap.as_ref().map_or(0, CoreTap::dropped);
         counts.query_log_lines_dropped = log.as_ref().map_or(0, QueryLog::dropped);
+        if let Some(notes) = notes {
+            notes.flush();
+            counts.page_notes_dropped = notes.dropped();
+        }
         let mut sum = counts.clone();
         sum.unsent_queries +=
             sockets.upstream_sockets.pools().map(UpstreamUdp::refused).sum::<u64>();

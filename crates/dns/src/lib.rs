@@ -27,6 +27,7 @@
 //! | [`core_tap`] | records a core's messages with dnstap |
 //! | [`query_log`] | a line for each response, or for every Nth |
 //! | [`metrics`] | counters |
+//! | [`page`] | the page for a browser: notes of responses, history, texts |
 //! | [`shadow`] | a trial next to another resolver: compares the responses of both |
 //! | [`compare`] | compares two responses, field by field |
 //! | `name` | domain names from text |
@@ -57,6 +58,7 @@ pub mod key;
 pub mod limit;
 pub mod metrics;
 mod name;
+pub mod page;
 pub mod pending;
 pub mod policy;
 pub mod presentation;

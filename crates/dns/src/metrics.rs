@@ -101,6 +101,7 @@ larder_serve::counters! {
         "tcp_streams_closed_total" "TCP connections of clients closed" { tcp_streams_closed }
         "trace_records_dropped_total" "dnstap records dropped (buffer full)" { trace_records_dropped }
         "query_log_lines_dropped_total" "Lines of the query log dropped (buffer full)" { query_log_lines_dropped }
+        "page_notes_dropped_total" "Responses that the lists of the page lack (buffer full)" { page_notes_dropped }
     }
     /// Durations of misses.
     miss: Durations

@@ -39,6 +39,7 @@ use crate::core::{Core, Settings};
 use crate::core_tap::CoreTap;
 use crate::driver::{Driver, Parts};
 use crate::metrics::{Counts, Shared};
+use crate::page::{self, Figures, Notes};
 use crate::policy::PolicyOptions;
 use crate::query_log::{self, QueryLog};
 use crate::reload::{Policies, Source};
@@ -112,6 +113,8 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
         Recorded::start(&options.operation, clock, log)?;
     let upstreams = options.forwards.iter().flat_map(|forward| forward.upstreams.iter().copied());
     let published = Arc::new(Shared::new(cores, upstreams));
+    let (page, notes) =
+        options.operation.page.as_ref().map(|page| page::begin(page, clock)).unzip();
     let places = options.operation.places();
     let supervisor = Supervisor::open(&places, supervisor_waker.clone(), signals, log)
         .map_err(ServeError::refused)?;
@@ -127,11 +130,21 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
         lifecycle: &lifecycle,
         tap,
         query_log,
+        notes,
     };
     let Made { drivers, wakers, senders } = making.all(bound, by_frames.queues)?;
     let running = Running::start(&options.backends, log)?;
     let beside = options.beside.as_ref().map(|beside| beside.start(senders)).transpose();
     let beside = beside.map_err(ServeError::Refused)?;
+    let figures = Arc::new(Figures {
+        cache,
+        clock,
+        published: published.clone(),
+        meters: writers.iter().map(Writer::meter).collect(),
+        backends: options.backends.clone(),
+        beside: beside.clone(),
+    });
+    let page = start_page(page, &figures, options, &addresses, log)?;
     let wake_all = Arc::new(move || wakers.iter().for_each(|waker| wake(waker)));
     let mut loops = WorkerThreads::new("dns", wake_all, lifecycle, supervisor_waker.clone());
     for mut driver in drivers {
@@ -139,12 +152,9 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
     }
     let listeners = beside.as_ref().map(|beside| beside.listeners()).unwrap_or_default();
     let common = Common {
-        cache,
-        clock,
+        figures,
         log: log.clone(),
-        published: published.clone(),
         writers,
-        backends: options.backends.clone(),
         reload: reload(policies, beside.clone()),
         beside,
         waker: supervisor_waker,
@@ -156,7 +166,7 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
     duties.load(&loops);
     let status = format!("answers with {cores} core{}", if cores == 1 { "" } else { "s" });
     let end = supervisor.run(&mut loops, &mut duties, &status).map_err(system("serving"))?;
-    drop(running);
+    drop((page, running));
     Ok(Served { counts: published.counts.sum(), was_hurried: end == Ended::Forced })
 }
 
@@ -206,6 +216,7 @@ struct Making<'a> {
     lifecycle: &'a Arc<Lifecycle>,
     tap: Option<dnstap::Tap>,
     query_log: Option<QueryLog>,
+    notes: Option<Notes>,
 }
 
 /// The drivers of all cores, and how others reach them.
@@ -264,6 +275,7 @@ impl Making<'_> {
             number,
             tap,
             log: self.query_log.as_ref().map(QueryLog::another),
+            notes: self.notes.as_ref().map(Notes::another),
             ..Parts::bare(
                 core,
                 self.policies.follower(),
@@ -275,6 +287,20 @@ impl Making<'_> {
         };
         Driver::new(parts).map_err(system("epoll"))
     }
+}
+
+/// Starts the page, if there is one.
+fn start_page(
+    page: Option<page::Begun>,
+    figures: &Arc<Figures>,
+    options: &Options,
+    addresses: &[SocketAddr],
+    log: &Log,
+) -> Result<Option<page::DnsPage>, ServeError> {
+    let listen = addresses.iter().map(SocketAddr::to_string).collect();
+    let prefix = options.operation.page_prefix;
+    let started = page.map(|page| page.start(figures.clone(), listen, prefix, log));
+    started.transpose().map_err(|error| ServeError::refused(format!("--ui: {error}")))
 }
 
 /// Logs every address that the server listens at.

@@ -24,17 +24,15 @@ use larder_serve::console::{self, Places};
 use larder_serve::control::Service;
 use larder_serve::lifecycle::Stage;
 use larder_serve::log::Log;
-use larder_serve::metrics::{metric_fields, write_build_info, write_metrics};
+use larder_serve::page_server::PageOptions;
 use larder_serve::reload::Reload;
 use larder_serve::supervisor::{Ended, Server};
 use larder_serve::worker_threads::{WorkerThreads, wake};
 use larder_serve::writer::Writer;
 
-use crate::backend::Backend;
-use crate::clock::Clock;
 use crate::ctl::{self, Actions, Answer, ControlService, Fields};
 use crate::dnstap::Target;
-use crate::metrics::{Metric, PREFIX, Shared, cache_metrics};
+use crate::page::Figures;
 use crate::query_log;
 use crate::side_query::Running;
 use crate::snapshot::{Loading, Snapshots, clear_leftovers};
@@ -57,6 +55,10 @@ pub struct Operation {
     pub dnstap: Option<Target>,
     /// The query log.
     pub query_log: Option<query_log::Options>,
+    /// The page for a browser.
+    pub page: Option<PageOptions>,
+    /// How many bits of clients' addresses the page shows; `None`: all.
+    pub page_prefix: Option<query_log::Prefix>,
 }
 
 impl Operation {
@@ -69,14 +71,10 @@ impl Operation {
 
 /// State shared with the cores.
 pub(crate) struct Common {
-    pub cache: Cache,
-    pub clock: Clock,
+    pub figures: Arc<Figures>,
     pub log: Log,
-    pub published: Arc<Shared>,
     /// The writers of dnstap and of the query log, if configured.
     pub writers: Vec<Writer>,
-    /// Upstreams that are not servers.
-    pub backends: Vec<Arc<dyn Backend>>,
     /// Encrypted transports, which run next to the cores.
     pub beside: Option<Arc<dyn Running>>,
     pub reload: Reload,
@@ -100,9 +98,9 @@ impl Duties {
     pub fn new(operation: &Operation, common: Common) -> Duties {
         let period_ms =
             (operation.snapshot_every_s > 0).then(|| operation.snapshot_every_s * 1_000);
-        let now_ms = common.clock.now().us / 1_000;
+        let now_ms = common.figures.clock.now().us / 1_000;
         let snapshots = (operation.snapshot.clone())
-            .map(|path| Snapshots::new(common.cache.clone(), path, period_ms, now_ms));
+            .map(|path| Snapshots::new(common.figures.cache.clone(), path, period_ms, now_ms));
         Duties {
             common,
             snapshots,
@@ -132,7 +130,12 @@ impl Duties {
             wake_cores();
             wake(&own);
         };
-        match Loading::start(self.common.cache.clone(), path.clone(), self.seconds(), wake_all) {
+        match Loading::start(
+            self.common.figures.cache.clone(),
+            path.clone(),
+            self.seconds(),
+            wake_all,
+        ) {
             Ok(loading) => self.loading = Some(loading),
             Err(error) => {
                 let line = self.common.log.warn("snapshot not loaded");
@@ -142,7 +145,7 @@ impl Duties {
     }
 
     fn seconds(&self) -> Seconds {
-        Seconds(self.common.clock.now().wall_s)
+        Seconds(self.common.figures.clock.now().wall_s)
     }
 
     fn wakes(&self) -> impl FnOnce() + Send + 'static {
@@ -152,7 +155,7 @@ impl Duties {
 
     /// Reports upstreams that do not respond, and those that do again.
     fn report_upstreams(&mut self, now_ms: u64) {
-        for (address, is_up) in self.common.published.upstreams.are_up() {
+        for (address, is_up) in self.common.figures.published.upstreams.are_up() {
             let (was_up, reported_ms) =
                 *self.upstreams.entry(address.to_owned()).or_insert((true, 0));
             if is_up == was_up || (reported_ms > 0 && now_ms < reported_ms + UPSTREAM_EVERY_MS) {
@@ -229,45 +232,15 @@ impl Duties {
             None => !snapshots.is_saving(),
         }
     }
-
-    /// What is not counted by cores.
-    fn other_metrics(&self) -> Vec<Metric> {
-        // Statistics fail only for a cache that is broken, which its users see.
-        let mut metrics =
-            self.common.cache.stats().map_or_else(|_| Vec::new(), |it| cache_metrics(&it));
-        let up_s = self.common.clock.now().us as f64 / 1e6;
-        metrics.push(Metric::new("uptime_seconds", "Time since the start", up_s));
-        let counts = || self.common.writers.iter().map(|writer| (writer.name(), writer.counts()));
-        metrics.extend(counts().map(|(name, (written, _))| {
-            let help = "dnstap records and lines of the query log written";
-            Metric::new("records_written_total", help, written as f64).of("of", name)
-        }));
-        metrics.extend(counts().map(|(name, (_, lost))| {
-            let help = "dnstap records and lines of the query log that could not be written";
-            Metric::new("records_lost_total", help, lost as f64).of("of", name)
-        }));
-        metrics.extend(self.common.published.upstreams.metrics());
-        metrics.extend(self.common.beside.iter().flat_map(|beside| beside.metrics()));
-        let backends = self.common.backends.iter();
-        let mut of_backends: Vec<_> = backends.flat_map(|backend| backend.metrics()).collect();
-        // Metrics of one name, one after the other.
-        of_backends.sort_by(|one, other| one.name.cmp(&other.name));
-        metrics.extend(of_backends);
-        metrics
-    }
 }
 
 impl console::Duties for Duties {
     fn now_ms(&self) -> u64 {
-        self.common.clock.now().us / 1_000
+        self.common.figures.clock.now().us / 1_000
     }
 
     fn metrics(&self) -> String {
-        let mut text = String::new();
-        write_build_info(&mut text);
-        self.common.published.counts.sum().write_text(&mut text);
-        write_metrics(&mut text, PREFIX, &self.other_metrics());
-        text
+        self.common.figures.text()
     }
 }
 
@@ -329,7 +302,7 @@ impl Server for Duties {
 
 impl Actions for Duties {
     fn cache(&self) -> &Cache {
-        &self.common.cache
+        &self.common.figures.cache
     }
 
     fn now(&self) -> Seconds {
@@ -337,9 +310,7 @@ impl Actions for Duties {
     }
 
     fn stats(&mut self) -> Fields {
-        let mut fields = self.common.published.counts.sum().fields();
-        fields.extend(metric_fields(&self.other_metrics()));
-        fields
+        self.common.figures.fields()
     }
 
     fn snapshot(&mut self) -> Answer {

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use crate::choice::{UPSTREAMS_MAX, Upstreams};
+use crate::choice::{Measured, UPSTREAMS_MAX, Upstreams};
 
 /// An upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,11 +157,10 @@ impl Zones {
         self.zones[zone].choice.has_edns(place, now_ms)
     }
 
-    /// Smoothed round trip of an upstream, microseconds, and whether it is up.
-    pub fn health(&self, number: usize) -> (Option<u32>, bool) {
+    /// What is known of an upstream.
+    pub fn health(&self, number: usize) -> Measured {
         let (zone, place) = self.place(number);
-        let choice = &self.zones[zone].choice;
-        (choice.round_trip_us(place), choice.is_up(place))
+        self.zones[zone].choice.measured(place)
     }
 }
 

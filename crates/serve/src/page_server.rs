@@ -106,6 +106,15 @@ impl fmt::Debug for Options {
     }
 }
 
+/// A page: its server, and its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageOptions {
+    /// The server.
+    pub server: Options,
+    /// The file that keeps the history over restarts; `None`: it begins again.
+    pub history: Option<PathBuf>,
+}
+
 /// The server's thread. It ends when dropped, and its clients are closed.
 #[derive(Debug)]
 pub struct PageServer {

@@ -54,31 +54,28 @@ function curve(title, values, history, width, show, fixedMost) {
   return make('figure', {}, make('figcaption', {}, make('span', {}, title), make('span', {}, `highest ${highest}`)), svg);
 }
 
-/** The stacked chart of traffic by name, and its legend. */
-function stacked(traffic, width) {
-  const points = traffic.other.length;
-  const layers = traffic.names.map((name, at) => ({ name, values: traffic.bits[at], color: `c${at}` }));
-  layers.push({ name: 'other names', values: traffic.other, color: 'c-other' });
-  layers.push({ name: 'no name', values: traffic.unnamed, color: 'c-unnamed' });
+/** A stacked chart of layers (name, values, color), and its legend; `sum` shows the sum of values over time. */
+function layered(title, layers, history, width, show, sum) {
+  const points = layers[0].values.length;
   const sums = new Array(points).fill(0);
   layers.forEach(({ values }) => values.forEach((value, at) => { sums[at] += value; }));
-  const { svg, x, y } = axes([width, 210], points, roundUp(Math.max(0, ...sums)), (value) => si(value, 'bit/s'), traffic);
+  const { svg, x, y } = axes([width, 210], points, roundUp(Math.max(0, ...sums)), show, history);
   const below = new Array(points).fill(0);
   const legend = [];
   for (const { name, values, color } of layers) {
     const above = values.map((value, at) => below[at] + value);
-    const total = values.reduce((sum, value) => sum + value, 0) * traffic.step_s / 8;
+    const total = values.reduce((all, value) => all + value, 0) * history.step_s;
     if (total > 0) {
       const up = above.map((value, at) => `${at ? 'L' : 'M'}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join('');
       const down = below.map((value, at) => `L${x(at).toFixed(1)} ${y(value).toFixed(1)}`).reverse().join('');
       svg.append(draw('path', { class: color, d: `${up}${down}Z` }, draw('title', {}, name)));
       const swatch = draw('svg', { viewBox: '0 0 12 12', 'aria-hidden': 'true' }, draw('rect', { class: color, width: 12, height: 12, rx: 2 }));
-      legend.push(make('li', {}, swatch, isolated(name), ` ${bytes(total)}`));
+      legend.push(make('li', {}, swatch, isolated(name), ` ${sum(total)}`));
     }
     above.forEach((value, at) => { below[at] = value; });
   }
-  const most = legend.length ? `most: ${layers[0].name}` : 'no traffic yet';
-  svg.setAttribute('aria-label', `Traffic by name, bits a second; ${most}`);
+  const most = legend.length ? `most: ${layers[0].name}` : 'nothing yet';
+  svg.setAttribute('aria-label', `${title}; ${most}`);
   return { svg, legend };
 }
 

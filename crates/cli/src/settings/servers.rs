@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use larder_settings::row::{Row, Text};
+use larder_settings::row::{List, Row, Text};
 use larder_settings::table::Setting;
 
 const SERVER: Setting = Setting::lasting("Server");
@@ -71,3 +71,26 @@ pub(super) const METRICS: Row<Option<Text>> = OPERATION
     .value("ADDR:PORT")
     .help("Serve Prometheus metrics over HTTP at /metrics")
     .why("There is no password, so listen only where authorized clients can connect.");
+
+pub(super) const UI_TOKEN: Row<Option<PathBuf>> = OPERATION
+    .word()
+    .none("none")
+    .value("FILE")
+    .help("Require this file's token from clients of --ui")
+    .more("Clients send it as Authorization: Bearer TOKEN. The page has a field for it.")
+    .why("The token crosses the network in the clear, because --ui has no TLS.");
+
+pub(super) const UI_HOSTS: Row<List> = OPERATION
+    .list()
+    .default("none")
+    .value("NAME,..")
+    .help("Accept requests of --ui for these host names")
+    .why("larder refuses requests for other hosts: a web page may have caused them by DNS rebinding.");
+
+pub(super) const UI_HISTORY: Row<Option<PathBuf>> = OPERATION
+    .word()
+    .none("none")
+    .value("FILE")
+    .help("Keep the history of the --ui page in this file")
+    .more("larder writes it once a minute and at the end. Without it the history begins again at each start.")
+    .why("Charts of thirty days need a file that outlives a restart.");

@@ -145,8 +145,15 @@ impl Core {
                 Source::Chaos => &mut self.counts.local_answers_chaos,
             };
             *counter += 1;
+            let is_blocked = matches!(local.source, Source::Block { .. } | Source::Rpz { .. });
             let options = local.extended_error.map_or(Options::new(), Options::error);
+            if is_blocked {
+                net.describe(super::Source::Blocked, None);
+            }
             self.respond_own(request, &message, &options, net);
+            if is_blocked {
+                net.describe(super::Source::Local, None);
+            }
         }
         self.own = message;
         LocalResult::Done

@@ -1,11 +1,12 @@
-//! Records messages: counters, dnstap, query log.
+//! Records messages: counters, dnstap, query log, notes for the page.
 //!
 //! Each response to a client is recorded once, when it is written, for all transports. Cost without
-//! dnstap and query log: two checks.
+//! dnstap, query log and page: three checks.
 
-use crate::core::{Client, Now};
+use crate::core::{Client, Now, Source};
 use crate::core_tap::CoreTap;
 use crate::metrics::Counts;
+use crate::page::Notes;
 use crate::query_log::QueryLog;
 
 /// The recorders of messages.
@@ -14,6 +15,7 @@ pub(super) struct Observers {
     pub counts: Counts,
     pub tap: Option<CoreTap>,
     pub log: Option<QueryLog>,
+    pub notes: Option<Notes>,
 }
 
 impl Observers {
@@ -24,6 +26,20 @@ impl Observers {
         }
         if let Some(log) = &mut self.log {
             log.begin(now);
+        }
+        if let Some(notes) = &mut self.notes {
+            notes.begin(now);
+        }
+    }
+
+    /// Sets the source of the responses from now on, and since when their clients wait.
+    #[inline]
+    pub fn describe(&mut self, source: Source, since_us: Option<u64>) {
+        if let Some(log) = &mut self.log {
+            log.describe(source, since_us);
+        }
+        if let Some(notes) = &mut self.notes {
+            notes.describe(source, since_us);
         }
     }
 
@@ -44,6 +60,9 @@ impl Observers {
         }
         if let Some(log) = &mut self.log {
             log.answered(client, message);
+        }
+        if let Some(notes) = &mut self.notes {
+            notes.answered(client, message);
         }
     }
 

@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::core::Core;
 use crate::core_tap::CoreTap;
 use crate::metrics::Shared;
+use crate::page::Notes;
 use crate::query_log::QueryLog;
 use crate::reload::Follower;
 use crate::side_query::Inbox;
@@ -50,6 +51,8 @@ pub struct Parts {
     pub tap: Option<CoreTap>,
     /// Logs queries.
     pub log: Option<QueryLog>,
+    /// Notes responses for the page.
+    pub notes: Option<Notes>,
     /// Ends the event loop; the waker is called after a change.
     pub lifecycle: Arc<Lifecycle>,
     /// Interrupts a wait.
@@ -83,6 +86,7 @@ impl Parts {
             published,
             tap: None,
             log: None,
+            notes: None,
             lifecycle,
             waker,
         }

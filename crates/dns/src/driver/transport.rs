@@ -52,9 +52,7 @@ impl Net for Transport<'_> {
     }
 
     fn describe(&mut self, source: Source, since_us: Option<u64>) {
-        if let Some(log) = &mut self.sockets.observers.log {
-            log.describe(source, since_us);
-        }
+        self.sockets.observers.describe(source, since_us);
     }
 
     fn drop_query(&mut self, client: &Client) {

@@ -8,6 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Metric;
+use crate::choice::Measured;
 use crate::zones::Upstream;
 
 /// A core's word about an upstream. Bit 0: the word was written. Bit 1: the upstream is up. The
@@ -21,7 +22,21 @@ const ROUND_TRIP_SHIFT: u32 = 2;
 pub struct Upstreams {
     /// Addresses by number; a backend has none.
     addresses: Box<[Option<String>]>,
-    cores: Box<[Box<[AtomicU64]>]>,
+    /// For each core and upstream its word, and its failures.
+    cores: Box<[Box<[(AtomicU64, AtomicU64)]>]>,
+}
+
+/// An upstream, as all cores measured it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Health<'a> {
+    /// Its address.
+    pub address: &'a str,
+    /// Any core counts it as up.
+    pub is_up: bool,
+    /// Smoothed round trip, microseconds, mean of the cores that measured it.
+    pub round_trip_us: Option<f64>,
+    /// Timeouts, and reports that it is unreachable, since the start.
+    pub failures: u64,
 }
 
 impl Upstreams {
@@ -32,63 +47,69 @@ impl Upstreams {
             Upstream::Backend(_) => None,
         };
         let addresses: Box<[_]> = upstreams.map(address).collect();
-        let words = |_| addresses.iter().map(|_| AtomicU64::new(0)).collect();
+        let words = |_| addresses.iter().map(|_| Default::default()).collect();
         Upstreams { cores: (0..cores).map(words).collect(), addresses }
     }
 
-    /// Publishes the health of each upstream as a core measured it: round trip, microseconds, and
-    /// whether it is up.
-    pub fn publish(&self, core: usize, health: impl Iterator<Item = (Option<u32>, bool)>) {
+    /// Publishes the health of each upstream as a core measured it.
+    pub fn publish(&self, core: usize, health: impl Iterator<Item = Measured>) {
         let Some(words) = self.cores.get(core) else { return };
-        for (word, (round_trip_us, is_up)) in words.iter().zip(health) {
-            let round_trip = round_trip_us.map_or(0, |us| u64::from(us) + 1);
-            let up = if is_up { UP } else { 0 };
+        for ((word, failures), measured) in words.iter().zip(health) {
+            let round_trip = measured.round_trip_us.map_or(0, |us| u64::from(us) + 1);
+            let up = if measured.is_up { UP } else { 0 };
+            failures.store(measured.failures, Ordering::Relaxed);
             word.store(round_trip << ROUND_TRIP_SHIFT | up | WRITTEN, Ordering::Relaxed);
         }
     }
 
-    /// Addresses of upstreams, whether any core counts them as up, and the round trips that cores
-    /// measured.
-    fn known(&self) -> Vec<(&str, bool, Vec<f64>)> {
-        let mut known: Vec<(&str, bool, Vec<f64>)> = Vec::new();
+    /// The health of each address that some core has published.
+    pub fn health(&self) -> Vec<Health<'_>> {
+        let mut known: Vec<(Health<'_>, u32)> = Vec::new();
         for (number, address) in self.addresses.iter().enumerate() {
             let Some(address) = address else { continue };
             for words in &self.cores {
-                let word = words[number].load(Ordering::Relaxed);
+                let (word, failures) = &words[number];
+                let word = word.load(Ordering::Relaxed);
                 if word & WRITTEN == 0 {
                     continue;
                 }
-                let at = known.iter().position(|(it, ..)| *it == address).unwrap_or_else(|| {
-                    known.push((address, false, Vec::new()));
+                let at = known.iter().position(|(it, _)| it.address == address);
+                let at = at.unwrap_or_else(|| {
+                    let none = Health { address, is_up: false, round_trip_us: None, failures: 0 };
+                    known.push((none, 0));
                     known.len() - 1
                 });
-                let (_, is_up, round_trips_us) = &mut known[at];
-                *is_up |= word & UP != 0;
-                let round_trip = (word >> ROUND_TRIP_SHIFT).checked_sub(1);
-                round_trips_us.extend(round_trip.map(|us| us as f64));
+                let (health, measured) = &mut known[at];
+                health.is_up |= word & UP != 0;
+                health.failures += failures.load(Ordering::Relaxed);
+                if let Some(us) = (word >> ROUND_TRIP_SHIFT).checked_sub(1) {
+                    let sum = health.round_trip_us.unwrap_or(0.0) * f64::from(*measured);
+                    *measured += 1;
+                    health.round_trip_us = Some((sum + us as f64) / f64::from(*measured));
+                }
             }
         }
-        known
+        known.into_iter().map(|(health, _)| health).collect()
     }
 
     /// Addresses of upstreams, and whether any core counts them as up.
     pub fn are_up(&self) -> impl Iterator<Item = (&str, bool)> {
-        self.known().into_iter().map(|(address, is_up, _)| (address, is_up))
+        self.health().into_iter().map(|health| (health.address, health.is_up))
     }
 
     /// The metrics of each address that some core has published.
     pub fn metrics(&self) -> Vec<Metric> {
-        let known = self.known();
-        let up = known.iter().map(|(address, is_up, _)| {
+        let health = self.health();
+        let up = health.iter().map(|health| {
             let help = "Whether any core counts the upstream as up";
-            let is_up = f64::from(u8::from(*is_up));
-            Metric::new("upstream_up", help, is_up).of("upstream", address)
+            let is_up = f64::from(u8::from(health.is_up));
+            Metric::new("upstream_up", help, is_up).of("upstream", health.address)
         });
-        let measured = known.iter().filter(|(.., round_trips_us)| !round_trips_us.is_empty());
-        let round_trip = measured.map(|(address, _, round_trips_us)| {
+        let measured = health.iter().filter_map(|health| Some((health, health.round_trip_us?)));
+        let round_trip = measured.map(|(health, mean_us)| {
             let help = "Response time of the upstream, smoothed, mean of the cores";
-            let mean_us = round_trips_us.iter().sum::<f64>() / round_trips_us.len() as f64;
-            Metric::new("upstream_round_trip_seconds", help, mean_us / 1e6).of("upstream", address)
+            let metric = Metric::new("upstream_round_trip_seconds", help, mean_us / 1e6);
+            metric.of("upstream", health.address)
         });
         up.chain(round_trip).collect()
     }
@@ -108,11 +129,15 @@ mod tests {
         let all = [server(1), backend, server(2), server(1)];
         let upstreams = Upstreams::new(3, all.into_iter());
         assert_eq!(upstreams.metrics(), []);
+        let measured = |(round_trip_us, is_up)| Measured { round_trip_us, is_up, failures: 3 };
         let health = [(Some(1_000), false), (Some(7), true), (None, true), (None, false)];
-        upstreams.publish(0, health.into_iter());
+        upstreams.publish(0, health.into_iter().map(measured));
         let health = [(Some(0), false), (None, true), (None, true), (Some(2_000), true)];
-        upstreams.publish(2, health.into_iter());
-        upstreams.publish(3, health.into_iter());
+        upstreams.publish(2, health.into_iter().map(measured));
+        upstreams.publish(3, health.into_iter().map(measured));
+        let health: Vec<_> = upstreams.health().iter().map(|it| (it.is_up, it.failures)).collect();
+        // The first address is an upstream of two zones.
+        assert_eq!(health, [(true, 12), (true, 6)]);
         let reported: Vec<_> = upstreams
             .metrics()
             .into_iter()

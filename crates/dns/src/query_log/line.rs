@@ -13,7 +13,7 @@
 //! strings of the name and of the line, and what `out` grows by.
 
 use std::fmt::{self, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use larder_wire::civil::Civil;
 use larder_wire::dns::{Message, class};
@@ -43,9 +43,19 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    fn of(self, client: SocketAddr) -> prefix::Prefix {
+    /// The network of a client.
+    pub fn of(self, client: SocketAddr) -> prefix::Prefix {
         let address = client.ip().to_canonical();
         prefix::Prefix::new(address, if address.is_ipv4() { self.v4 } else { self.v6 })
+    }
+
+    /// The first address of the network of a client.
+    pub fn first_address(self, client: IpAddr) -> IpAddr {
+        let network = self.of((client, 0).into());
+        match network.is_v6() {
+            true => IpAddr::from(network.first().to_be_bytes()),
+            false => IpAddr::from((network.first() as u32).to_be_bytes()),
+        }
     }
 }
 
@@ -124,7 +134,7 @@ fn put_text(out: &mut String, line: &Line<'_>, said: &Said) -> fmt::Result {
         None => write!(out, " {}", line.client)?,
         Some(prefix) => write!(out, " {}", prefix.of(line.client))?,
     }
-    write!(out, " {} {} ", transport(line), said.name)?;
+    write!(out, " {} {} ", line.protocol.word(), said.name)?;
     if said.qclass != class::IN {
         push_class(out, said.qclass);
         out.push('/');
@@ -157,7 +167,7 @@ fn put_json(out: &mut String, line: &Line<'_>, said: &Said) -> fmt::Result {
         }
         Some(prefix) => write!(out, "\",\"client\":\"{}\"", prefix.of(line.client))?,
     }
-    write!(out, ",\"transport\":\"{}\"", transport(line))?;
+    write!(out, ",\"transport\":\"{}\"", line.protocol.word())?;
     if let Some(qtype) = said.qtype {
         out.push_str(",\"name\":\"");
         for letter in said.name.chars() {
@@ -187,16 +197,6 @@ fn put_json(out: &mut String, line: &Line<'_>, said: &Said) -> fmt::Result {
     }
     let (bytes, source, us) = (line.answer.len(), line.source.word(), line.duration_us);
     write!(out, ",\"bytes\":{bytes},\"source\":\"{source}\",\"duration_us\":{us}}}")
-}
-
-fn transport(line: &Line<'_>) -> &'static str {
-    match line.protocol {
-        Protocol::Udp => "udp",
-        Protocol::Tcp => "tcp",
-        Protocol::Tls => "tls",
-        Protocol::Https => "https",
-        Protocol::Quic => "quic",
-    }
 }
 
 /// Date and time in UTC (RFC 3339), with microseconds.

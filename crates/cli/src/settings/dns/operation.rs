@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use larder_settings::row::Text;
+use larder_settings::row::{List, Text};
 use larder_settings::settings;
 use larder_settings::table::Setting;
 
@@ -16,6 +16,16 @@ settings! {
         pub ctl: Option<PathBuf> = servers::CTL,
         pub ctl_mode: Text = servers::CTL_MODE.needs(&["ctl"]),
         pub metrics: Option<Text> = servers::METRICS,
+        pub ui: Option<Text> = OPERATION.word().none("none")
+            .value("ADDR:PORT|unix:PATH")
+            .help("Serve a page with rates, times, names and clients")
+            .more("Open it in a browser: http://127.0.0.1:8080/ for 127.0.0.1:8080. The address also has what \
+                --metrics serves. An address that other machines reach needs --ui-token. With \
+                --query-log-prefix the page shows networks instead of clients.")
+            .why("It shows what clients look up, how long it takes, and which upstreams respond."),
+        pub ui_token: Option<PathBuf> = servers::UI_TOKEN,
+        pub ui_hosts: List = servers::UI_HOSTS,
+        pub ui_history: Option<PathBuf> = servers::UI_HISTORY,
         pub log_level: &'static str = servers::LOG_LEVEL,
         pub log_format: &'static str = servers::LOG_FORMAT,
         pub snapshot: Option<PathBuf> = OPERATION.word().none("none")
