@@ -67,8 +67,6 @@ function showHistory(history) {
 
 // Lists
 
-const misses = (row) => (row.hit_percent === null ? 0 : row.responses * (100 - row.hit_percent));
-
 function filterButton(name) {
   const attributes = { type: 'button', 'aria-label': `Last responses for ${name}`, onclick: () => filterTail(name) };
   return make('button', attributes, 'Responses');
@@ -76,8 +74,7 @@ function filterButton(name) {
 
 function showLists(lists) {
   const sort = $('names-sort').value;
-  const weight = (row) => (sort === 'misses' ? misses(row) : row[sort]);
-  const names = [...lists.names].sort((one, other) => weight(other) - weight(one) || other.responses - one.responses);
+  const names = [...lists.names].sort((one, other) => other[sort] - one[sort] || other.responses - one.responses);
   const clients = (row) => `${row.clients}${row.has_more_clients ? '+' : ''}`;
   table($('names'), [
     { title: 'Name', kind: 'name', of: (row) => isolated(row.name) },

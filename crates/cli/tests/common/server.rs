@@ -28,6 +28,12 @@ impl Server {
         Server::spawn(&mut command)
     }
 
+    /// A program that serves at an address.
+    #[allow(dead_code)]
+    pub fn of(program: Program, address: SocketAddr) -> Server {
+        Server { program: Some(program), address }
+    }
+
     /// Starts a command that becomes a server, and waits for the log line with its addresses.
     pub fn spawn(command: &mut Command) -> Server {
         let mut program = Program::start(command);

@@ -7,186 +7,23 @@ URL is a larder with the recording of the test; LOCKED_URL one that wants TOKEN.
 profile and what it downloads. With --axe the rules of axe-core are checked, with --pictures the page is drawn
 light, dark and narrow.
 
-Chromium is controlled over the pipe of its DevTools protocol.
-
 Needs Python 3 (standard library only), Chromium and tshark. Ends with status 1 and a message at the first
 thing that is not as it should be.
 """
 
 import argparse
-import base64
 import json
-import os
 import pathlib
 import subprocess
-import sys
 import time
 import urllib.parse
 
-PATIENCE_S = 60
-SIZES = {"wide": (1280, 900), "middle": (800, 900), "narrow": (360, 740)}
+from browser import Browser, check, looks, policy_holds, row_of
+
 NAME = "www.shop.example"
 MARKUP = "<script>window.harmed=1</script>.example"
 TERMINAL = "\\x1b[31mred.example"
 TURNED = "\\xe2\\x80\\xaegnp.example"
-
-
-def fail(text):
-    sys.exit(f"drive.py: {text}")
-
-
-def check(is_so, text):
-    if not is_so:
-        fail(text)
-
-
-class Browser:
-    """Chromium, and one page in it."""
-
-    def __init__(self, folder):
-        commands, responses = os.pipe(), os.pipe()
-        self.errors = []
-        self.number, self.results, self.buffer, self.session = 0, {}, b"", None
-        self.downloads = folder / "downloads"
-        self.downloads.mkdir()
-
-        def ends():
-            # Its ends of the pipes are 3 and 4; they may have those numbers here, crosswise.
-            to, out = os.dup(commands[0]), os.dup(responses[1])
-            to, out = (os.dup(fd) for fd in (to, out)) if {to, out} & {3, 4} else (to, out)
-            os.dup2(to, 3)
-            os.dup2(out, 4)
-
-        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
-        flags += ["--no-first-run", "--disable-background-networking", "--disable-component-update"]
-        flags += ["--remote-debugging-pipe", f"--user-data-dir={folder / 'profile'}", "about:blank"]
-        log = (folder / "chromium.log").open("wb")
-        self.process = subprocess.Popen(
-            ["chromium", *flags], preexec_fn=ends, pass_fds=(3, 4), stdout=log, stderr=log
-        )
-        os.close(commands[0])
-        os.close(responses[1])
-        self.commands, self.responses = commands[1], responses[0]
-        os.set_blocking(self.responses, False)
-        target = self.send("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log"):
-            self.send(f"{domain}.enable")
-        self.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(self.downloads))
-
-    def send(self, method, **params):
-        """Sends a command, and returns its result."""
-        self.number += 1
-        number = self.number
-        message = {"id": number, "method": method, "params": params}
-        if self.session:
-            message["sessionId"] = self.session
-        os.write(self.commands, json.dumps(message).encode() + b"\0")
-        begun = time.monotonic()
-        while number not in self.results:
-            check(time.monotonic() < begun + PATIENCE_S, f"{method}: no response from Chromium")
-            self.receive()
-        message = self.results.pop(number)
-        check("error" not in message, f"{method}: {message.get('error')}")
-        return message["result"]
-
-    def receive(self):
-        """Takes the messages that have arrived."""
-        try:
-            self.buffer += os.read(self.responses, 1 << 20)
-        except BlockingIOError:
-            time.sleep(0.01)
-        *whole, self.buffer = self.buffer.split(b"\0")
-        for message in map(json.loads, whole):
-            if "id" in message:
-                self.results[message["id"]] = message
-            else:
-                self.event(message)
-
-    def event(self, message):
-        method, params = message.get("method"), message.get("params", {})
-        if method == "Runtime.exceptionThrown":
-            self.errors.append(params["exceptionDetails"])
-        elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
-            self.errors.append(params["args"])
-        elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
-            self.errors.append(params["entry"])
-
-    def run(self, script):
-        """The value of a script, or of its promise."""
-        result = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        check("exceptionDetails" not in result, f"{script}: {result.get('exceptionDetails')}")
-        return result["result"].get("value")
-
-    def wait(self, script, what):
-        """Waits until a script gives a true value, and returns it."""
-        begun = time.monotonic()
-        while time.monotonic() < begun + PATIENCE_S:
-            self.receive()
-            # An element has no value outside of the page.
-            value = self.run(f"((value) => (value instanceof Node ? true : value))({script})")
-            if value:
-                return value
-            time.sleep(0.05)
-        fail(f"never: {what}; {self.run('document.body.innerText')[:3000]}")
-
-    def open(self, url):
-        self.send("Page.navigate", url=url)
-        self.wait("document.readyState === 'complete'", "the page is loaded")
-
-    def click(self, script):
-        """Clicks the element that a script gives, with the mouse."""
-        self.wait(f"Boolean({script})", f"{script} exists")
-        place = self.run(
-            f"(() => {{ const e = {script}; e.scrollIntoView({{block: 'center'}});"
-            " const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
-        )
-        for kind in ("mousePressed", "mouseReleased"):
-            mouse = dict(type=kind, x=place[0], y=place[1], button="left", clickCount=1)
-            self.send("Input.dispatchMouseEvent", **mouse)
-
-    def key(self, key, code=None, text=None):
-        names = {"Enter": 13, "Escape": 27, "ArrowDown": 40, "ArrowUp": 38, "ArrowRight": 39, "/": 191}
-        params = dict(key=key, code=code or key, windowsVirtualKeyCode=names.get(key, 0))
-        if text:
-            params["text"] = text
-        self.send("Input.dispatchKeyEvent", type="keyDown", **params)
-        self.send("Input.dispatchKeyEvent", type="keyUp", **{**params, "text": ""})
-
-    def size(self, name):
-        width, height = SIZES[name]
-        metrics = dict(width=width, height=height, deviceScaleFactor=1, mobile=False)
-        self.send("Emulation.setDeviceMetricsOverride", **metrics)
-
-    def theme(self, theme):
-        features = [{"name": "prefers-color-scheme", "value": theme}]
-        self.send("Emulation.setEmulatedMedia", features=features)
-        self.wait(f"document.documentElement.dataset.theme === '{theme}'", f"the colors are {theme}")
-
-    def downloaded(self):
-        """The next file that is complete; it is moved away."""
-        begun = time.monotonic()
-        while time.monotonic() < begun + PATIENCE_S:
-            self.receive()
-            paths = list(self.downloads.iterdir())
-            # Chromium reserves the name by an empty file, and writes to another one.
-            if any(path.suffix == ".crdownload" for path in paths):
-                paths = []
-            for path in paths:
-                if path.suffix == ".pcapng" and path.stat().st_size > 0:
-                    moved = path.with_name(f"{time.monotonic_ns()}.taken")
-                    return path.rename(moved)
-            time.sleep(0.05)
-        fail("nothing was downloaded")
-
-    def end(self):
-        self.process.terminate()
-        self.process.wait()
-
-
-def row_of(table, text):
-    """The script that gives the row of a table with a text."""
-    return f"[...document.querySelectorAll('#{table} tbody tr')].find((row) => row.textContent.includes({json.dumps(text)}))"
 
 
 def button(table, text, title):
@@ -265,39 +102,6 @@ def keys_move(browser):
     browser.run("document.activeElement.blur()")
 
 
-def looks(browser, axe, pictures):
-    """No part is wider than the window; axe-core finds nothing serious; pictures."""
-    for theme in ("light", "dark"):
-        browser.theme(theme)
-        for size in SIZES:
-            browser.size(size)
-            # The charts are drawn in the new width.
-            browser.run("window.scrollTo(0, 0)")
-            browser.wait(
-                "document.documentElement.scrollWidth <= window.innerWidth", f"the page fits {size}"
-            )
-            if axe and size != "middle":
-                found = browser.run(
-                    f"{axe}\n;axe.run().then(({{violations}}) => violations.filter(({{impact}}) =>"
-                    " ['serious', 'critical'].includes(impact)).map(({id, nodes}) => `${id}: ${nodes[0].html}`))"
-                )
-                check(not found, f"axe-core, {theme}, {size}: {found}")
-            if pictures and ((size, theme) in (("wide", "light"), ("wide", "dark"), ("narrow", "light"))):
-                draw(browser, pictures, theme if size == "wide" else "narrow")
-    browser.size("wide")
-
-
-def draw(browser, folder, name):
-    """A picture of the page."""
-    width, _ = SIZES["narrow" if name == "narrow" else "wide"]
-    tall = dict(width=width, height=1500, deviceScaleFactor=1, mobile=False)
-    browser.send("Emulation.setDeviceMetricsOverride", **tall)
-    time.sleep(1)
-    shot = browser.send("Page.captureScreenshot", format="png", captureBeyondViewport=False)
-    (folder / f"page-{name}.png").write_bytes(base64.b64decode(shot["data"]))
-    browser.size("narrow" if name == "narrow" else "wide")
-
-
 def charts_are_drawn(browser):
     for range_name in ("1m", "24h", "30d", "1h"):
         browser.click(f"document.querySelector('[data-range=\"{range_name}\"]')")
@@ -306,15 +110,6 @@ def charts_are_drawn(browser):
             " && document.querySelectorAll('#charts svg').length === 6 && document.querySelector('#traffic svg')",
             f"charts of {range_name}",
         )
-
-
-def policy_holds(browser):
-    """A script that is added to the page does not run."""
-    script = "const s = document.createElement('script'); s.textContent = 'window.harmed = 1'; document.body.append(s); s.remove()"
-    browser.run(f"(() => {{ {script} }})()")
-    browser.run("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.harmed = 2\">')")
-    time.sleep(0.2)
-    check(browser.run("window.harmed === undefined"), "the policy lets added scripts run")
 
 
 def token_is_asked(browser, url, token):
@@ -351,7 +146,7 @@ def main():
         names_are_text(browser)
         charts_are_drawn(browser)
         axe = options.axe.read_text() if options.axe else None
-        looks(browser, axe, options.pictures)
+        looks(browser, axe, options.pictures, "page")
         searches(browser)
         keys_move(browser)
         check(packets(browser.downloaded()) > 0, "a segment has no packets")

@@ -35,9 +35,11 @@ const HITS_S: usize = 60;
 pub struct NameRow {
     /// Responses.
     pub responses: u64,
-    /// Of them, those from the cache, also after their TTL.
+    /// Of them, those that needed the cache or an upstream: all but local ones.
+    pub lookups: u64,
+    /// Of these, those from the cache, also after their TTL.
     pub hits: u64,
-    /// Of them, those with an error other than NXDOMAIN.
+    /// Of all, those with an error other than NXDOMAIN.
     pub failures: u64,
     /// Type and client of the latest query.
     pub qtype: u16,
@@ -54,6 +56,7 @@ impl Row for NameRow {
 
     fn merge(&mut self, later: NameRow) {
         self.responses += later.responses;
+        self.lookups += later.lookups;
         self.hits += later.hits;
         self.failures += later.failures;
         (self.qtype, self.client) = (later.qtype, later.client);
@@ -140,6 +143,7 @@ impl Seen {
         if !note.name.is_empty() {
             let row = NameRow {
                 responses,
+                lookups: of(!matches!(note.source, Source::Blocked | Source::Local)),
                 hits: of(matches!(note.source, Source::Hit | Source::Stale)),
                 failures: of(!matches!(note.rcode, 0 | 3)),
                 qtype: note.qtype,
@@ -201,7 +205,8 @@ pub mod tests {
         seen.take(note(b"\x01b\0", Source::Blocked, 2), 60);
         seen.take(note(b"", Source::Local, 1), 60);
         let names = seen.names.merged(60, 9);
-        assert_eq!((names.len(), names[0].1.responses, names[0].1.hits), (1, 5, 4));
+        let NameRow { responses, lookups, hits, .. } = names[0].1;
+        assert_eq!((names.len(), responses, lookups, hits), (1, 5, 5, 4));
         assert_eq!(names[0].1.clients.len(), 1);
         assert_eq!(seen.blocked.merged(60, 9)[0].1.responses, 2);
         let client = seen.clients.merged(60, 9)[0].1;
@@ -229,6 +234,7 @@ pub mod tests {
         }
         let row = |client: u8| NameRow {
             responses: 1,
+            lookups: 0,
             hits: 0,
             failures: 0,
             qtype: 1,

@@ -1,0 +1,246 @@
+//! The pages of `larder dns --ui` and `larder http --ui`: what is refused at the start and by the server, and a
+//! browser that uses them.
+//!
+//! `LARDER_AXE=FILE` (axe.min.js) adds the rules of axe-core. `LARDER_SCREENSHOTS=1` draws the pictures of the
+//! documentation.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use common::Scratch;
+use common::server::Server;
+use larder_testkit::dns;
+use larder_testkit::http::{Connection, fetch};
+use larder_testkit::process::{Program, Run};
+use larder_testkit::skip::{has, skip};
+use larder_testkit::wait::until;
+use serde_json::Value;
+
+const TOKEN: &str = "a-token-of-the-test";
+
+/// Names with markup, an escape of terminals, and a mark that turns the direction of text.
+const HOSTILE: [&str; 4] = [
+    "<script>window.harmed=1</script>.example",
+    "\u{1b}[31mred.example",
+    "\u{202e}gnp.example",
+    "<img src=x>.ads.example",
+];
+
+/// A DNS server with a page.
+struct Dns {
+    server: Server,
+    page: SocketAddr,
+}
+
+impl Dns {
+    /// Starts it; its upstream answers every name.
+    fn start(scratch: &Scratch, upstream: &dns::Server, flags: &str) -> Dns {
+        let block = scratch.write("block", "ads.example\n");
+        let mut command = scratch.larder();
+        command.args(["dns", "--listen", "127.0.0.1:0", "--cores", "2", "--ui", "127.0.0.1:0"]);
+        command.args([
+            "--upstream",
+            &upstream.address.to_string(),
+            "--ui-hosts",
+            "a.example,tap.example",
+        ]);
+        command.arg("--blocklist").arg(block).args(flags.split_whitespace());
+        let mut program = Program::start(&mut command);
+        let page = page_of(&program.wait_for("ui: listening"));
+        let line = program.wait_for("dns: listening address=");
+        let address = larder_testkit::process::value(&line, "address").parse().expect("an address");
+        Dns { server: Server::of(program, address), page }
+    }
+
+    fn json(&self, path: &str) -> Value {
+        json(self.page, path)
+    }
+
+    /// Waits until a list has a name.
+    fn wait_for_name(&self, list: &str, name: &str) -> Value {
+        until(name, || {
+            let lists = self.json("/api/lists");
+            let rows = lists[list].as_array().expect("rows");
+            rows.iter().any(|row| row["name"] == name).then_some(lists.clone())
+        })
+    }
+}
+
+/// Sends queries to a DNS server, some of them twice, and some hostile ones.
+fn ask(server: SocketAddr) {
+    let names = ["www.shop.example", "chat.news.example", "www.shop.example", "mail.example"];
+    for (number, name) in (1..).zip(names.iter().chain(&HOSTILE)) {
+        dns::exchange(server, &dns::query(number, name, dns::A));
+    }
+}
+
+/// The address of the page, from its line in the log.
+fn page_of(line: &str) -> SocketAddr {
+    let at = line.split("http://").nth(1).and_then(|at| at.split('/').next());
+    at.expect("a URL").parse().expect("an address")
+}
+
+fn json(address: SocketAddr, path: &str) -> Value {
+    serde_json::from_str(fetch(address, path).text()).expect("JSON")
+}
+
+/// The status of a request with these header fields.
+fn status(address: SocketAddr, path: &str, fields: &str) -> String {
+    let mut connection = Connection::open(address);
+    connection.send(format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{fields}\r\n"));
+    String::from_utf8_lossy(&connection.rest())[9..12].to_owned()
+}
+
+/// Addresses that need a token, and settings without an effect, are refused at the start.
+#[test]
+fn starts_are_refused() {
+    let scratch = Scratch::new();
+    scratch.write("token", TOKEN);
+    scratch.write("bad", "two words\n");
+    let refused = |flags: &str, texts: &[&str]| {
+        let run = scratch.run(&format!("dns --listen 127.0.0.1:0 --upstream 127.0.0.1:9 {flags}"));
+        run.refused(texts);
+    };
+    refused("--ui 0.0.0.0:0", &["--ui 0.0.0.0:0", "--ui-token FILE", "127.0.0.1:0"]);
+    refused("--ui [2001:db8::1]:80", &["needs a token"]);
+    refused("--ui 8080", &["--ui \"8080\"", "ADDR:PORT"]);
+    refused("--ui unix:", &["--ui unix: no path"]);
+    refused("--ui unix:none/ui", &["--ui", "none"]);
+    refused("--ui-history h", &["--ui-history has no effect without --ui"]);
+    refused("--ui-token token", &["--ui-token has no effect without --ui"]);
+    refused("--ui-hosts a.example", &["--ui-hosts has no effect without --ui"]);
+    refused("--ui 127.0.0.1:0 --ui-hosts http://a", &["--ui-hosts", "without scheme"]);
+    refused("--ui 127.0.0.1:0 --ui-token absent", &["--ui-token absent", "create a token"]);
+    refused("--ui 127.0.0.1:0 --ui-token bad", &["--ui-token bad", "one line"]);
+}
+
+/// Requests of other sites and hosts get nothing; without the token there is the document alone.
+#[test]
+fn requests_are_refused() {
+    let scratch = Scratch::new();
+    scratch.write("token", TOKEN);
+    let upstream = dns::Server::of_address([192, 0, 2, 7]);
+    let dns = Dns::start(&scratch, &upstream, "--ui-token token");
+    let right = format!("Host: tap.example\r\nAuthorization: Bearer {TOKEN}\r\n");
+    for (path, fields, expected) in [
+        ("/", "Host: localhost\r\n", "200"),
+        ("/", "Host: evil.example\r\n", "421"),
+        ("/", "Host: localhost\r\nOrigin: http://evil.example\r\n", "403"),
+        ("/api/stats", "Host: localhost\r\n", "401"),
+        ("/api/recent", "Host: localhost\r\nAuthorization: Bearer wrong\r\n", "401"),
+        ("/metrics", "Host: localhost\r\n", "401"),
+        ("/api/stats", &right, "200"),
+        ("/api/history/30d", &right, "200"),
+        ("/api/history/31d", &right, "404"),
+        ("/metrics", &right, "200"),
+    ] {
+        assert_eq!(status(dns.page, path, fields), expected, "{path} {fields}");
+    }
+}
+
+/// Queries become rows and numbers, which say what `larder ctl stats` says, and the history outlives a restart.
+#[test]
+fn queries_become_rows() {
+    let scratch = Scratch::new();
+    let upstream = dns::Server::of_address([192, 0, 2, 7]);
+    let dns = Dns::start(&scratch, &upstream, "--ui-history kept");
+    ask(dns.server.address);
+    let lists = dns.wait_for_name("names", "www.shop.example.");
+    let names = lists["names"].as_array().expect("rows");
+    let shop = names.iter().find(|row| row["name"] == "www.shop.example.").expect("a row");
+    assert_eq!((&shop["responses"], &shop["hit_percent"]), (&2.into(), &50.0.into()), "{lists}");
+    dns.wait_for_name("blocked", "<img\\032src=x>.ads.example.");
+    assert_eq!(lists["clients"][0]["address"], "127.0.0.1");
+    let stats =
+        until("counters", || Some(dns.json("/api/stats")).filter(|stats| stats["queries"] == 8));
+    assert_eq!((&stats["blocked"], &stats["weight_max"]), (&1.into(), &1.into()), "{stats}");
+    let recent = dns.json("/api/recent");
+    assert_eq!(recent["upstreams"][0]["address"], upstream.address.to_string(), "{recent}");
+    assert_eq!(recent["tail"].as_array().map(Vec::len), Some(8));
+    let metrics = fetch(dns.page, "/metrics");
+    assert!(metrics.text().contains("larder_dns_queries_total{transport=\"udp\"} 8"));
+    let sum = |dns: &Dns| -> f64 {
+        let points = dns.json("/api/history/1h")["queries"].clone();
+        points.as_array().expect("points").iter().filter_map(Value::as_f64).sum()
+    };
+    until("a sample", || Some(sum(&dns)).filter(|sum| *sum > 0.0));
+    let (code, said) = dns.server.stop();
+    assert_eq!(code, Some(0), "{said}");
+    let dns = Dns::start(&scratch, &upstream, "--ui-history kept");
+    // This run has served no query yet.
+    assert!(sum(&dns) > 0.0);
+    assert_eq!(dns.json("/api/lists")["names"].as_array().map(Vec::len), Some(0));
+}
+
+/// axe-core, if the environment names it or the set-up of the checks has installed it.
+fn axe() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let installed = root.join("target/ci/axe/node_modules/axe-core/axe.min.js");
+    let found = std::env::var_os("LARDER_AXE").map(PathBuf::from);
+    found.or(Some(installed)).filter(|path| path.is_file())
+}
+
+/// The command of a driver; `None`, with a line, without its programs.
+fn driver(scratch: &Scratch, test: &str, script: &str, pages: [SocketAddr; 2]) -> Option<Command> {
+    if !["chromium", "python3"].iter().all(|program| has(test, program)) {
+        return None;
+    }
+    let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page").join(script);
+    let mut command = Command::new("python3");
+    command.arg("-B").arg(driver).arg(scratch.write("browser/x", "").parent().expect("a folder"));
+    command.args(pages.map(|page| format!("http://{page}/"))).arg(TOKEN);
+    match axe() {
+        Some(axe) => drop(command.arg("--axe").arg(axe)),
+        None => skip(test, "axe-core is not installed"),
+    }
+    if std::env::var_os("LARDER_SCREENSHOTS").is_some() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/screenshots");
+        command.arg("--pictures").arg(folder);
+    }
+    Some(command)
+}
+
+/// Runs `work` again and again while a driver runs; for pictures, five minutes longer.
+fn drive(mut command: Command, work: impl Fn() + Sync) {
+    let is_over = AtomicBool::new(false);
+    let run = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) {
+                work();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        if std::env::var_os("LARDER_SCREENSHOTS").is_some() {
+            std::thread::sleep(Duration::from_secs(300));
+        }
+        let run = Run::of(&mut command);
+        is_over.store(true, Ordering::Release);
+        run
+    });
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(run.out, "the page works\n");
+}
+
+/// A browser shows the page of a DNS server, and finds nothing to complain of.
+#[test]
+fn the_dns_page_in_a_browser() {
+    let scratch = Scratch::new();
+    scratch.write("token", TOKEN);
+    let upstream = dns::Server::of_address([192, 0, 2, 7]);
+    let dns = Dns::start(&scratch, &upstream, "");
+    let locked = Dns::start(&scratch, &upstream, "--ui-token token");
+    let pages = [dns.page, locked.page];
+    let test = "the_dns_page_in_a_browser";
+    let Some(command) = driver(&scratch, test, "drive_dns.py", pages) else { return };
+    let address = dns.server.address;
+    ask(address);
+    ask(locked.server.address);
+    dns.wait_for_name("blocked", "<img\\032src=x>.ads.example.");
+    drive(command, || ask(address));
+}
