@@ -275,22 +275,32 @@ fn axe() -> Option<PathBuf> {
     found.or(Some(installed)).filter(|path| path.is_file())
 }
 
-/// A browser shows the page, leads from names to flows and packets, and finds nothing to complain of.
+/// Chromium shows the page, leads from names to flows and packets, and finds nothing to complain of.
 #[test]
 fn the_page_in_a_browser() {
-    const TEST: &str = "the_page_in_a_browser";
-    if !["chromium", "tshark", "python3"].iter().all(|program| has(TEST, program)) {
+    let wants_pictures = std::env::var_os("LARDER_SCREENSHOTS").is_some();
+    page_in_a_browser("the_page_in_a_browser", "chromium", wants_pictures);
+}
+
+/// The same in Firefox, but for the rules of axe-core, which are about the document.
+#[test]
+fn the_page_in_firefox() {
+    page_in_a_browser("the_page_in_firefox", "firefox-esr", false);
+}
+
+fn page_in_a_browser(test: &str, browser: &str, wants_pictures: bool) {
+    if ![browser, "tshark", "python3"].iter().all(|program| has(test, program)) {
         return;
     }
-    let axe = axe();
-    if axe.is_none() {
-        skip(TEST, "axe-core is not installed");
+    let is_firefox = browser == "firefox-esr";
+    let axe = if is_firefox { None } else { axe() };
+    if !is_firefox && axe.is_none() {
+        skip(test, "axe-core is not installed");
     }
     let scratch = Scratch::new();
     scratch.write("token", TOKEN);
     let mut larder = Larder::start(&scratch, "a", "-w a --store 16MiB --quiet");
     let mut locked = Larder::start(&scratch, "b", "-w b --store 16MiB --serve-token token --quiet");
-    let wants_pictures = std::env::var_os("LARDER_SCREENSHOTS").is_some();
     larder.feed_minute(BEGIN_NS);
     larder.wait_for_name("www.shop.example");
     // Traffic by name is that of complete seconds.
@@ -303,6 +313,9 @@ fn the_page_in_a_browser() {
     command.arg(TOKEN);
     if let Some(axe) = axe {
         command.arg("--axe").arg(axe);
+    }
+    if is_firefox {
+        command.arg("--firefox");
     }
     if wants_pictures {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/screenshots");

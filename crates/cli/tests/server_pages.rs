@@ -187,23 +187,37 @@ fn axe() -> Option<PathBuf> {
 }
 
 /// The command of a driver; `None`, with a line, without its programs.
-fn driver(scratch: &Scratch, test: &str, script: &str, pages: [SocketAddr; 2]) -> Option<Command> {
-    if !["chromium", "python3"].iter().all(|program| has(test, program)) {
+fn driver(
+    scratch: &Scratch,
+    (test, browser): (&str, &str),
+    script: &str,
+    pages: [SocketAddr; 2],
+) -> Option<Command> {
+    if ![browser, "python3"].iter().all(|program| has(test, program)) {
         return None;
     }
     let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page").join(script);
     let mut command = Command::new("python3");
     command.arg("-B").arg(driver).arg(scratch.write("browser/x", "").parent().expect("a folder"));
     command.args(pages.map(|page| format!("http://{page}/"))).arg(TOKEN);
+    if browser == "firefox-esr" {
+        command.arg("--firefox");
+        return Some(command);
+    }
     match axe() {
         Some(axe) => drop(command.arg("--axe").arg(axe)),
         None => skip(test, "axe-core is not installed"),
     }
-    if std::env::var_os("LARDER_SCREENSHOTS").is_some() {
+    if wants_pictures() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/screenshots");
         command.arg("--pictures").arg(folder);
     }
     Some(command)
+}
+
+/// Pictures of the documentation are drawn.
+fn wants_pictures() -> bool {
+    std::env::var_os("LARDER_SCREENSHOTS").is_some()
 }
 
 /// Runs `work` again and again while a driver runs; for pictures, five minutes longer.
@@ -216,7 +230,7 @@ fn drive(mut command: Command, work: impl Fn() + Sync) {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        if std::env::var_os("LARDER_SCREENSHOTS").is_some() {
+        if command.get_args().any(|arg| arg == "--pictures") {
             std::thread::sleep(Duration::from_secs(300));
         }
         let run = Run::of(&mut command);
@@ -227,17 +241,26 @@ fn drive(mut command: Command, work: impl Fn() + Sync) {
     assert_eq!(run.out, "the page works\n");
 }
 
-/// A browser shows the page of a DNS server, and finds nothing to complain of.
+/// Chromium shows the page of a DNS server, and finds nothing to complain of.
 #[test]
 fn the_dns_page_in_a_browser() {
+    dns_page_in_a_browser("the_dns_page_in_a_browser", "chromium");
+}
+
+/// The same in Firefox, but for the rules of axe-core, which are about the document.
+#[test]
+fn the_dns_page_in_firefox() {
+    dns_page_in_a_browser("the_dns_page_in_firefox", "firefox-esr");
+}
+
+fn dns_page_in_a_browser(test: &str, browser: &str) {
     let scratch = Scratch::new();
     scratch.write("token", TOKEN);
     let upstream = dns::Server::of_address([192, 0, 2, 7]);
     let dns = Dns::start(&scratch, &upstream, "");
     let locked = Dns::start(&scratch, &upstream, "--ui-token token");
     let pages = [dns.page, locked.page];
-    let test = "the_dns_page_in_a_browser";
-    let Some(command) = driver(&scratch, test, "drive_dns.py", pages) else { return };
+    let Some(command) = driver(&scratch, (test, browser), "drive_dns.py", pages) else { return };
     let address = dns.server.address;
     ask(address);
     ask(locked.server.address);

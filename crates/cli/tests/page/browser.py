@@ -26,6 +26,8 @@ def check(is_so, text):
 class Browser:
     """Chromium, and one page in it."""
 
+    themes = ("light", "dark")
+
     def __init__(self, folder):
         commands, responses = os.pipe(), os.pipe()
         self.errors = []
@@ -117,13 +119,17 @@ class Browser:
         self.send("Page.navigate", url=url)
         self.wait("document.readyState === 'complete'", "the page is loaded")
 
-    def click(self, script):
-        """Clicks the element that a script gives, with the mouse."""
+    def place_of(self, script):
+        """The middle of the element that a script gives, in the window."""
         self.wait(f"Boolean({script})", f"{script} exists")
-        place = self.run(
+        return self.run(
             f"(() => {{ const e = {script}; e.scrollIntoView({{block: 'center'}});"
             " const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
         )
+
+    def click(self, script):
+        """Clicks the element that a script gives, with the mouse."""
+        place = self.place_of(script)
         for kind in ("mousePressed", "mouseReleased"):
             mouse = dict(type=kind, x=place[0], y=place[1], button="left", clickCount=1)
             self.send("Input.dispatchMouseEvent", **mouse)
@@ -135,6 +141,9 @@ class Browser:
             params["text"] = text
         self.send("Input.dispatchKeyEvent", type="keyDown", **params)
         self.send("Input.dispatchKeyEvent", type="keyUp", **{**params, "text": ""})
+
+    def type(self, text):
+        self.send("Input.insertText", text=text)
 
     def size(self, name):
         width, height = SIZES[name]
@@ -152,8 +161,8 @@ class Browser:
         while time.monotonic() < begun + PATIENCE_S:
             self.receive()
             paths = list(self.downloads.iterdir())
-            # Chromium reserves the name by an empty file, and writes to another one.
-            if any(path.suffix == ".crdownload" for path in paths):
+            # Browsers reserve the name by an empty file, and write to another one.
+            if any(path.suffix in (".crdownload", ".part") for path in paths):
                 paths = []
             for path in paths:
                 if path.suffix == ".pcapng" and path.stat().st_size > 0:
@@ -174,7 +183,7 @@ def row_of(table, text):
 
 def looks(browser, axe, pictures, page):
     """No part is wider than the window; axe-core finds nothing serious; pictures."""
-    for theme in ("light", "dark"):
+    for theme in browser.themes:
         browser.theme(theme)
         for size in SIZES:
             browser.size(size)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Uses the page of `larder annotate --ui` in Chromium, as a person does: clicks, keys, downloads.
+"""Uses the page of `larder annotate --ui` in a browser, as a person does: clicks, keys, downloads.
 
-    drive.py FOLDER URL LOCKED_URL TOKEN [--axe FILE] [--pictures FOLDER]
+    drive.py FOLDER URL LOCKED_URL TOKEN [--axe FILE] [--pictures FOLDER] [--firefox]
 
 URL is a larder with the recording of the test; LOCKED_URL one that wants TOKEN. FOLDER gets the browser's
 profile and what it downloads. With --axe the rules of axe-core are checked, with --pictures the page is drawn
-light, dark and narrow.
+light, dark and narrow. The browser is Chromium, or Firefox with --firefox.
 
-Needs Python 3 (standard library only), Chromium and tshark. Ends with status 1 and a message at the first
+Needs Python 3 (standard library only), the browser and tshark. Ends with status 1 and a message at the first
 thing that is not as it should be.
 """
 
@@ -19,6 +19,7 @@ import time
 import urllib.parse
 
 from browser import Browser, check, looks, policy_holds, row_of
+from firefox import Firefox
 
 NAME = "www.shop.example"
 MARKUP = "<script>window.harmed=1</script>.example"
@@ -57,11 +58,11 @@ def searches(browser):
     check(browser.run("document.activeElement.id") == "query", "/ leads to the search")
     check(browser.run("document.getElementById('query').value") == NAME, "/ is no part of the search")
     browser.run("document.getElementById('query').value = ''")
-    browser.send("Input.insertText", text="*.shop.example")
+    browser.type("*.shop.example")
     browser.key("Enter", text="\r")
     browser.wait("document.getElementById('results-note').textContent.includes('flow')", "a search by keys")
     browser.run("document.getElementById('query').value = ''; document.getElementById('query').focus()")
-    browser.send("Input.insertText", text="(a")
+    browser.type("(a")
     browser.key("Enter", text="\r")
     note = browser.wait(
         "document.getElementById('query-note').className === 'error' && document.getElementById('query-note').textContent",
@@ -120,7 +121,7 @@ def token_is_asked(browser, url, token):
     for text, shown in (("wrong", "document.getElementById('token-note').textContent.includes('wrong')"),
                         (token, row_of("names", NAME) + " !== undefined")):
         browser.run("document.getElementById('token').focus()")
-        browser.send("Input.insertText", text=text)
+        browser.type(text)
         browser.key("Enter", text="\r")
         browser.wait(shown, f"after the token {text}: {shown}")
     browser.wait("document.getElementById('token-form').hidden", "the form is hidden")
@@ -134,9 +135,10 @@ def main():
         parser.add_argument(name)
     parser.add_argument("--axe", type=pathlib.Path)
     parser.add_argument("--pictures", type=pathlib.Path)
+    parser.add_argument("--firefox", action="store_true")
     options = parser.parse_args()
     folder = pathlib.Path(options.folder)
-    browser = Browser(folder)
+    browser = (Firefox if options.firefox else Browser)(folder)
     try:
         browser.size("wide")
         browser.open(options.url)
@@ -150,7 +152,7 @@ def main():
         searches(browser)
         keys_move(browser)
         check(packets(browser.downloaded()) > 0, "a segment has no packets")
-        # A wrong search is status 400, which Chromium logs as an error.
+        # A wrong search is status 400, which browsers log as an error.
         errors = [error for error in browser.errors if "400" not in json.dumps(error)]
         check(not errors, f"errors in the console: {errors}")
         policy_holds(browser)

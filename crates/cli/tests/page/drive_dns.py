@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Uses the page of `larder dns --ui` in Chromium, as a person does: clicks and keys.
+"""Uses the page of `larder dns --ui` in a browser, as a person does: clicks and keys.
 
-    drive_dns.py FOLDER URL LOCKED_URL TOKEN [--axe FILE] [--pictures FOLDER]
+    drive_dns.py FOLDER URL LOCKED_URL TOKEN [--axe FILE] [--pictures FOLDER] [--firefox]
 
 URL is a larder with the queries of the test; LOCKED_URL one that wants TOKEN. The other arguments are those of
 drive.py. Ends with status 1 and a message at the first thing that is not as it should be.
@@ -11,6 +11,7 @@ import argparse
 import pathlib
 
 from browser import Browser, check, looks, policy_holds, row_of
+from firefox import Firefox
 
 NAME = "www.shop.example."
 # Names in the spelling of the query log.
@@ -63,7 +64,7 @@ def hands(browser):
     browser.run("document.activeElement.blur()")
     browser.key("/", "Slash", "/")
     check(browser.run("document.activeElement.id") == "tail-filter", "/ leads to the filter")
-    browser.send("Input.insertText", text="no such name")
+    browser.type("no such name")
     browser.wait("document.getElementById('tail').textContent.includes('None of the last')", "no response matches")
     browser.key("Escape")
     browser.click("document.getElementById('tail-pause')")
@@ -90,7 +91,7 @@ def token_is_asked(browser, url, token):
     for text, shown in (("wrong", "document.getElementById('token-note').textContent.includes('wrong')"),
                         (token, row_of("names", NAME) + " !== undefined")):
         browser.run("document.getElementById('token').focus()")
-        browser.send("Input.insertText", text=text)
+        browser.type(text)
         browser.key("Enter", text="\r")
         browser.wait(shown, f"after the token {text}: {shown}")
     browser.wait("document.getElementById('token-form').hidden", "the form is hidden")
@@ -102,8 +103,9 @@ def main():
         parser.add_argument(name)
     parser.add_argument("--axe", type=pathlib.Path)
     parser.add_argument("--pictures", type=pathlib.Path)
+    parser.add_argument("--firefox", action="store_true")
     options = parser.parse_args()
-    browser = Browser(pathlib.Path(options.folder))
+    browser = (Firefox if options.firefox else Browser)(pathlib.Path(options.folder))
     try:
         browser.size("wide")
         browser.open(options.url)
