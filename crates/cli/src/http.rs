@@ -22,6 +22,7 @@ use larder_settings::value::{Kind, Value};
 use larder_wire::prefix::Prefix;
 
 use crate::addresses::{addresses, control, metrics};
+use crate::page::{Ui, page};
 use crate::reloading::{Again, Reloading};
 use crate::settings::Http;
 use crate::{encrypted, logs, signals};
@@ -208,7 +209,14 @@ fn operation(settings: &Http) -> Result<Operation, Failure> {
         bytes_max: settings.access_log_size,
         files_max: settings.access_log_keep,
     });
+    let ui = Ui {
+        ui: settings.ui.as_ref(),
+        history: settings.ui_history.as_ref(),
+        token: settings.ui_token.as_deref(),
+        hosts: &settings.ui_hosts,
+    };
     Ok(Operation {
+        page: page(&ui)?,
         control: control(settings.ctl.as_ref(), &settings.ctl_mode)?,
         metrics: metrics(settings.metrics.as_ref())?,
         snapshot: settings.snapshot.clone(),

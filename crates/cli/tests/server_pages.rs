@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use common::Scratch;
 use common::server::Server;
-use larder_testkit::dns;
 use larder_testkit::http::{Connection, fetch};
 use larder_testkit::process::{Program, Run};
 use larder_testkit::skip::{has, skip};
 use larder_testkit::wait::until;
+use larder_testkit::{dns, http};
 use serde_json::Value;
 
 const TOKEN: &str = "a-token-of-the-test";
@@ -77,6 +77,18 @@ fn ask(server: SocketAddr) {
     let names = ["www.shop.example", "chat.news.example", "www.shop.example", "mail.example"];
     for (number, name) in (1..).zip(names.iter().chain(&HOSTILE)) {
         dns::exchange(server, &dns::query(number, name, dns::A));
+    }
+}
+
+/// Sends queries as people do, for a picture: the name of a site, and parts of it.
+fn ask_as_people(server: SocketAddr, round: u16) {
+    let names = ["www.shop.example", "chat.news.example", "mail.example", "time.example"];
+    let own = ["www.shop.example".to_owned(), format!("img{}.cdn.example", round % 700)];
+    let blocked = (round % 9 == 0).then(|| format!("t{}.ads.example", round % 4));
+    let often = names[usize::from(round) * 7 % 11 % names.len()].to_owned();
+    for (number, name) in (1..).zip(own.into_iter().chain([often]).chain(blocked)) {
+        let rtype = if round.is_multiple_of(3) { 28 } else { dns::A };
+        dns::exchange(server, &dns::query(number, name, rtype));
     }
 }
 
@@ -215,18 +227,20 @@ fn driver(
     Some(command)
 }
 
-/// Pictures of the documentation are drawn.
 fn wants_pictures() -> bool {
     std::env::var_os("LARDER_SCREENSHOTS").is_some()
 }
 
 /// Runs `work` again and again while a driver runs; for pictures, five minutes longer.
-fn drive(mut command: Command, work: impl Fn() + Sync) {
+fn drive(mut command: Command, work: impl Fn(u16) + Sync) {
     let is_over = AtomicBool::new(false);
     let run = std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_over.load(Ordering::Acquire) {
-                work();
+            for round in (0..=u16::MAX).cycle() {
+                if is_over.load(Ordering::Acquire) {
+                    break;
+                }
+                work(round);
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
@@ -265,5 +279,158 @@ fn dns_page_in_a_browser(test: &str, browser: &str) {
     ask(address);
     ask(locked.server.address);
     dns.wait_for_name("blocked", "<img\\032src=x>.ads.example.");
-    drive(command, || ask(address));
+    drive(command, |round| match wants_pictures() {
+        true => ask_as_people(address, round),
+        false => ask(address),
+    });
+}
+
+/// An HTTP cache with a page.
+struct Http {
+    server: Server,
+    page: SocketAddr,
+}
+
+impl Http {
+    fn start(scratch: &Scratch, origin: &http::Origin, flags: &str) -> Http {
+        let mut command = scratch.larder();
+        command.args(["http", "--listen", "127.0.0.1:0", "--cores", "2", "--ui", "127.0.0.1:0"]);
+        command.args(["--origin", &format!("http://{}", origin.address)]);
+        command.args(flags.split_whitespace());
+        let mut program = Program::start(&mut command);
+        let page = page_of(&program.wait_for("ui: listening"));
+        let line = program.wait_for("http: listening address=");
+        let address = larder_testkit::process::value(&line, "address").parse().expect("an address");
+        Http { server: Server::of(program, address), page }
+    }
+}
+
+/// An origin that has everything but `/missing`; what begins with `/own` is for one client.
+fn origin() -> http::Origin {
+    let origin = http::Origin::new();
+    origin.answers_by(|head| {
+        let path = head.line.split(' ').nth(1).unwrap_or_default();
+        let status = if path == "/missing" { "404 Not Found" } else { "200 OK" };
+        let rule = if path.starts_with("/own") { "private" } else { "max-age=600" };
+        let body = "x".repeat(2_000);
+        let length = body.len();
+        format!(
+            "HTTP/1.1 {status}\r\nCache-Control: {rule}\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .into_bytes()
+    });
+    origin
+}
+
+/// Sends requests to a cache, some of them twice, and some hostile ones.
+fn request(server: SocketAddr) {
+    for path in ["/news", "/news", "/style.css", "/own/page", "/missing"] {
+        fetch(server, path);
+    }
+    for target in ["/<script>window.harmed=1</script>", "/\u{202e}gnp"] {
+        let mut connection = Connection::open(server);
+        connection
+            .send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
+        connection.rest();
+    }
+}
+
+/// Settings of `larder http` are refused as those of `larder dns`; requests of other sites get nothing.
+#[test]
+fn the_http_page_is_guarded() {
+    let scratch = Scratch::new();
+    scratch.write("token", TOKEN);
+    for (flags, texts) in [
+        ("--ui 0.0.0.0:0", ["--ui 0.0.0.0:0", "--ui-token FILE"]),
+        ("--ui 8080", ["--ui \"8080\"", "ADDR:PORT"]),
+        ("--ui-history h", ["--ui-history has no effect", "add --ui"]),
+    ] {
+        let origin = "http --listen 127.0.0.1:0 --origin http://127.0.0.1:9";
+        scratch.run(&format!("{origin} {flags}")).refused(&texts);
+    }
+    let http = Http::start(&scratch, &origin(), "--ui-token token --ui-hosts tap.example");
+    let right = format!("Host: tap.example\r\nAuthorization: Bearer {TOKEN}\r\n");
+    for (path, fields, expected) in [
+        ("/", "Host: localhost\r\n", "200"),
+        ("/", "Host: evil.example\r\n", "421"),
+        ("/", "Host: localhost\r\nOrigin: http://evil.example\r\n", "403"),
+        ("/api/stats", "Host: localhost\r\n", "401"),
+        ("/api/lists", &right, "200"),
+        ("/metrics", "Host: localhost\r\n", "401"),
+        ("/metrics", &right, "200"),
+    ] {
+        assert_eq!(status(http.page, path, fields), expected, "{path} {fields}");
+    }
+}
+
+/// Requests become rows and numbers, with and without an access log, and the history outlives a restart.
+#[test]
+fn requests_become_rows() {
+    let (scratch, origin) = (Scratch::new(), origin());
+    for log in ["", "--access-log log"] {
+        let http = Http::start(&scratch, &origin, &format!("--ui-history kept {log}"));
+        request(http.server.address);
+        let lists = until("all requests", || {
+            let lists = json(http.page, "/api/lists");
+            let sum = |row: &Value| row["requests"].as_u64().unwrap_or(0);
+            let clients = lists["clients"].as_array().expect("rows");
+            (clients.iter().map(sum).sum::<u64>() >= 7).then_some(lists.clone())
+        });
+        let row = |list: &str, key: &str, value: Value| {
+            let rows = lists[list].as_array().expect("rows").iter();
+            rows.clone().find(|row| row[key] == value).cloned().unwrap_or(Value::Null)
+        };
+        let host = http.server.address.to_string();
+        let news = lists["urls"].as_array().expect("rows").iter();
+        let news =
+            news.clone().find(|row| row["url"].as_str().is_some_and(|url| url.ends_with("/news")));
+        let news = news.unwrap_or_else(|| panic!("{lists} {host}"));
+        assert_eq!((&news["requests"], &news["misses"]), (&2.into(), &1.into()), "{log}: {lists}");
+        assert_eq!(
+            (&news["hit_percent"], &news["bytes"]),
+            (&50.0.into(), &4_000.into()),
+            "{log}: {lists}"
+        );
+        assert_eq!(row("statuses", "status", 404.into())["requests"], 1, "{log}: {lists}");
+        assert_eq!(row("statuses", "status", 200.into())["requests"], 6, "{log}: {lists}");
+        assert_eq!(lists["missed"].as_array().map(Vec::len), Some(6), "{log}: {lists}");
+        let stats = until("counters", || {
+            Some(json(http.page, "/api/stats")).filter(|stats| stats["requests"] == 7)
+        });
+        assert_eq!((&stats["origins_up"], &stats["weight_max"]), (&1.into(), &1.into()), "{stats}");
+        let tail = json(http.page, "/api/recent")["tail"].clone();
+        assert_eq!(tail.as_array().map(Vec::len), Some(7), "{log}: {tail}");
+        assert!(fetch(http.page, "/metrics").text().contains("larder_http_requests_total 7"));
+        let sum = || -> f64 {
+            let points = json(http.page, "/api/history/1h")["requests"].clone();
+            points.as_array().expect("points").iter().filter_map(Value::as_f64).sum()
+        };
+        // The second run has the first one's, too.
+        until("a sample", || Some(sum()).filter(|sum| *sum > 0.0));
+        let (code, said) = http.server.stop();
+        assert_eq!(code, Some(0), "{said}");
+    }
+}
+
+/// A browser shows the page of an HTTP cache, and finds nothing to complain of.
+#[test]
+fn the_http_page_in_a_browser() {
+    let scratch = Scratch::new();
+    scratch.write("token", TOKEN);
+    let origin = origin();
+    let http = Http::start(&scratch, &origin, "");
+    let locked = Http::start(&scratch, &origin, "--ui-token token");
+    let pages = [http.page, locked.page];
+    let test = "the_http_page_in_a_browser";
+    let Some(command) = driver(&scratch, test, "drive_http.py", pages) else { return };
+    let address = http.server.address;
+    request(address);
+    request(locked.server.address);
+    drive(command, |round| match wants_pictures() {
+        true => {
+            let path = format!("/img/{}.webp", u32::from(round) * 7 % 900);
+            ["/news", "/style.css", &path, "/news"].map(|path| fetch(address, path));
+        }
+        false => request(address),
+    });
 }

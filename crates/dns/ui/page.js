@@ -2,15 +2,6 @@
 
 const state = { stats: null, lists: null, history: null, recent: null, range: '1h', isPaused: false };
 
-/** Microseconds as "1.2 ms"; times are ends of buckets, which double. */
-function time(us) {
-  if (us === null || us === undefined) return '-';
-  if (us < 1000) return `${us} us`;
-  return us < 1e6 ? `${(us / 1e3).toFixed(us < 1e4 ? 1 : 0)} ms` : `${(us / 1e6).toFixed(1)} s`;
-}
-
-const percent = (value) => (value === null || value === undefined ? '-' : `${value.toFixed(1)} %`);
-
 // Numbers
 
 function showStats(stats) {
@@ -39,11 +30,6 @@ function showStats(stats) {
 const CODES = [['noerror', 'NOERROR', 'c0'], ['nxdomain', 'NXDOMAIN', 'c4'], ['servfail', 'SERVFAIL', 'c6'],
   ['refused', 'REFUSED', 'c7'], ['other', 'other codes', 'c-other']];
 
-/** A ratio of two series, percent; a gap where there is nothing. */
-function ratio(part, whole) {
-  return part.map((value, at) => (value === null || !(whole[at] > 0) ? null : value * 100 / whole[at]));
-}
-
 function showHistory(history) {
   const layers = CODES.map(([series, name, color]) => ({ name, values: history[series].map((value) => value || 0), color }));
   const rate = (value) => si(value, '/s');
@@ -55,8 +41,8 @@ function showHistory(history) {
   $('charts').replaceChildren(
     curve('Queries a second', history.queries, history, width, rate),
     curve('Hit ratio', ratio(history.hits, lookups), history, width, percent, 100),
-    curve('Misses: p50', history.miss_us_p50, history, width, time),
-    curve('Misses: p99', history.miss_us_p99, history, width, time),
+    curve('Misses: p50', known(history.miss_us_p50), history, width, time),
+    curve('Misses: p99', known(history.miss_us_p99), history, width, time),
     curve('Queries to upstreams a second', history.upstream_queries, history, width, rate),
     curve('Timeouts of upstreams a second', history.upstream_timeouts, history, width, rate),
     curve('Blocked a second', history.blocked, history, width, rate),
@@ -69,7 +55,7 @@ function showHistory(history) {
 
 function filterButton(name) {
   const attributes = { type: 'button', 'aria-label': `Last responses for ${name}`, onclick: () => filterTail(name) };
-  return make('button', attributes, 'Responses');
+  return make('button', attributes, 'Show');
 }
 
 function showLists(lists) {

@@ -12,6 +12,7 @@ use larder_serve::log::Log;
 use crate::counts::Shared;
 use crate::loop_channel::LoopChannels;
 use crate::options::Options;
+use crate::page::Notes;
 use crate::reload::ConfigWatch;
 use crate::store::Store;
 use crate::tls_bridge::Running;
@@ -39,6 +40,8 @@ pub struct Common {
     pub log: Log,
     /// Wakes who watches over the loops.
     pub waker: Arc<Waker>,
+    /// Event loops note exchanges for the page, if there is one.
+    pub notes: Option<Arc<Notes>>,
     /// Who makes connections that are encrypted.
     pub tls_bridge: Option<Arc<dyn Running>>,
 }

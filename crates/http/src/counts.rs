@@ -56,6 +56,7 @@ larder_serve::counters! {
         "closed_slow_total" "Client connections closed: too slow" { closed_slow }
         "clients_gone_total" "Clients that disconnected before the end of their response" { clients_gone }
         "log_dropped_total" "Lines of the access log dropped (buffer full)" { log_dropped }
+        "page_notes_dropped_total" "Exchanges that the lists of the page lack (buffer full)" { page_notes_dropped }
         "clients_open" "Open client connections" { clients_open }
         "origins_open" "Open connections to origins" { origins_open }
     }

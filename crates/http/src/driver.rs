@@ -114,6 +114,7 @@ impl Driver {
             lifecycle,
             connections,
             tls_bridge,
+            notes,
             ..
         } = common;
         let mut follower = config_watch.follower();
@@ -134,6 +135,7 @@ impl Driver {
                 deliveries: Deliveries::new(),
                 outbox: Outbox::new(channels, number),
                 access_log: access_log.map(|log| log.another()),
+                notes: notes.map(|notes| notes.another()),
             },
             listeners,
             messages: VecDeque::new(),
@@ -395,10 +397,14 @@ impl Driver {
     }
 
     fn publish(&mut self) {
-        let Base { core, now, access_log, .. } = &mut self.base;
+        let Base { core, now, access_log, notes, .. } = &mut self.base;
         self.publish_ms = now.ms + PUBLISH_MS;
         core.counts.clients_open = self.clients.len() as u64;
         core.counts.origins_open = self.origins.len() as u64;
+        if let Some(notes) = notes {
+            notes.flush();
+            core.counts.page_notes_dropped = notes.dropped();
+        }
         core.counts.log_dropped =
             self.log_dropped_before + access_log.as_ref().map_or(0, AccessLog::dropped);
         self.shared.counts.publish(core.number as usize, &core.counts);

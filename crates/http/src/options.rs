@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use larder_io::reactor::Choice;
 use larder_serve::console::Places;
+use larder_serve::page_server::PageOptions;
 
 use crate::Rules;
 use crate::access_log;
@@ -61,6 +62,8 @@ pub struct Operation {
     pub snapshot: Option<PathBuf>,
     /// The access log.
     pub access_log: Option<access_log::Options>,
+    /// The page for a browser.
+    pub page: Option<PageOptions>,
 }
 
 impl Operation {

@@ -30,6 +30,7 @@ use crate::descriptors;
 use crate::driver::{Driver, Parts};
 use crate::loop_channel::LoopChannels;
 use crate::options::Options;
+use crate::page::{self, Figures};
 use crate::reload::{ConfigWatch, Fresh, Source};
 use crate::snapshot::{self, Loaded};
 use crate::store::Store;
@@ -50,6 +51,7 @@ struct Ready {
     drivers: Vec<(Driver, Batch)>,
     /// What came of the snapshot.
     loaded: Loaded,
+    page: Option<page::Begun>,
     common: Common,
 }
 
@@ -80,7 +82,9 @@ impl Ready {
         let tls_bridge = options.tls_bridge.as_ref().map(|it| it.start(acceptor)).transpose();
         let config_watch = ConfigWatch::start((*options).clone(), log);
         let config_watch = Arc::new(config_watch.map_err(system("a thread for the access log"))?);
+        let (page, notes) = options.operation.page.as_ref().map(page::begin).unzip();
         let common = Common {
+            notes,
             tls_bridge: tls_bridge.map_err(ServeError::Refused)?,
             store,
             shared: Arc::new(Shared::new(loops)),
@@ -98,7 +102,7 @@ impl Ready {
             let parts = Parts { number: number as u32, listeners, common: common.clone() };
             drivers.push(Driver::new(parts).map_err(system("a loop"))?);
         }
-        Ok(Ready { addresses, drivers, loaded, common })
+        Ok(Ready { addresses, drivers, loaded, page, common })
     }
 
     /// Begins to serve.
@@ -147,6 +151,11 @@ impl Running {
     /// What was counted, as of a tenth of a second ago or a turn of the loops, whichever is longer.
     pub fn counts(&self) -> Counts {
         self.common.shared.counts.sum()
+    }
+
+    /// All numbers.
+    pub fn figures(&self) -> Figures {
+        Figures(self.common.clone())
     }
 
     /// What is kept.
@@ -220,8 +229,12 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
     let places = common.options.operation.places();
     let supervisor = Supervisor::open(&places, common.waker.clone(), signals, log)
         .map_err(ServeError::refused)?;
-    let loaded = ready.loaded.clone();
+    let mut ready = ready;
+    let (loaded, page) = (ready.loaded.clone(), ready.page.take());
     let saves = !matches!(loaded, Loaded::Foreign(_));
+    let listen = ready.addresses.iter().map(SocketAddr::to_string).collect();
+    let page = page.map(|page| page.start(Figures(common.clone()), listen, log)).transpose();
+    let page = page.map_err(|error| ServeError::refused(format!("--ui: {error}")))?;
     // Before loops serve: from then on somebody may purge what is in the file.
     take_over(&common, loaded);
     let mut running = ready.start()?;
@@ -236,6 +249,7 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
     let plural = if loops == 1 { "" } else { "s" };
     let status = format!("serves with {loops} loop{plural}");
     let ended = supervisor.run(&mut running.workers, &mut duties, &status);
+    drop(page);
     let ended = ended.map_err(system("serving"))?;
     Ok(Served { counts: running.counts(), was_hurried: ended != Ended::Well })
 }

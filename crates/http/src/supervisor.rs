@@ -16,7 +16,6 @@ use larder_io::epoll::{Event, Poller};
 use larder_serve::console;
 use larder_serve::control::{Answer, Fields, Job, Service};
 use larder_serve::lifecycle::Stage;
-use larder_serve::metrics::{Metric, metric_fields, write_build_info, write_metrics};
 use larder_serve::reload::Reload;
 use larder_serve::supervisor::{Ended, Server, TOKENS};
 use larder_serve::worker_threads;
@@ -24,11 +23,11 @@ use larder_serve::worker_threads;
 use self::checks::Checks;
 use self::shortages::Shortages;
 use crate::common::{Common, seconds};
-use crate::counts::PREFIX;
 use crate::ctl::Request;
 use crate::health::Failures;
 use crate::key::tag;
 use crate::loop_channel::Message;
+use crate::page::Figures;
 use crate::reload::ConfigFollower;
 use crate::snapshot;
 
@@ -82,29 +81,6 @@ impl Duties {
         }
     }
 
-    /// What is not counted by loops.
-    fn other_metrics(&self) -> Vec<Metric> {
-        let mut metrics = self.common.store.metrics();
-        let up_s = self.common.clock.us() as f64 / 1e6;
-        metrics.push(Metric::new("uptime_seconds", "Time since the start", up_s));
-        if let Some(meter) = self.common.config_watch.log_meter() {
-            let (written, lost) = meter.counts();
-            for (name, help, value) in [
-                ("log_lines_written_total", "Lines of the access log written", written),
-                ("log_lines_lost_total", "Lines of the access log that could not be written", lost),
-            ] {
-                metrics.push(Metric::new(name, help, value as f64));
-            }
-        }
-        let health = self.common.config_watch.current().health;
-        metrics.extend(health.all(console::Duties::now_ms(self)).map(|(origin, is_good)| {
-            let help = "Whether the origin is used: reachable, and its health checks succeed";
-            Metric::new("origin_up", help, f64::from(u8::from(is_good))).of("origin", origin)
-        }));
-        metrics.extend(self.common.tls_bridge.iter().flat_map(|bridge| bridge.metrics()));
-        metrics
-    }
-
     /// Logs failed connections to origins: the first at once, later ones together, at most a line a
     /// minute for each origin.
     fn report_failures(&mut self, now_ms: u64) {
@@ -126,9 +102,7 @@ impl Duties {
     }
 
     fn stats(&self) -> Fields {
-        let mut fields = self.common.shared.counts.sum().fields();
-        fields.extend(metric_fields(&self.other_metrics()));
-        fields
+        Figures(self.common.clone()).fields()
     }
 
     /// Starts a thread that saves the cache for the next start.
@@ -228,11 +202,7 @@ impl console::Duties for Duties {
     }
 
     fn metrics(&self) -> String {
-        let mut text = String::new();
-        write_build_info(&mut text);
-        self.common.shared.counts.sum().write_text(&mut text);
-        write_metrics(&mut text, PREFIX, &self.other_metrics());
-        text
+        Figures(self.common.clone()).text()
     }
 }
 

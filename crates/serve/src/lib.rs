@@ -15,6 +15,7 @@
 //! | [`pages`] | a page for a browser: one HTML document, and its content security policy |
 //! | [`page_server`], [`page_thread`] | the server of a page without packets; the thread that takes its samples |
 //! | [`history`], [`recent`], [`saved`] | samples of thirty days, bounded tables of the last hour, and their file |
+//! | [`sampling`] | the events that workers note for a page: all, or a random part |
 //! | [`metrics_http`] | `GET /metrics` by it, in the supervisor's loop |
 //! | [`mod@counters`], [`metrics`] | what worker threads count; metrics for Prometheus and `larder ctl stats` |
 //! | [`histogram`] | percentiles of any number of values |
@@ -59,6 +60,7 @@ pub mod recent;
 pub mod record_channel;
 pub mod reload;
 pub mod rolling;
+pub mod sampling;
 pub mod saved;
 pub mod start;
 pub mod supervisor;

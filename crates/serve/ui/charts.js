@@ -32,8 +32,8 @@ function axes([width, height], points, most, show, { end_s: endS, step_s: stepS 
 
 /** A line chart of values, where null is a gap. */
 function curve(title, values, history, width, show, fixedMost) {
-  const known = values.filter((value) => value !== null);
-  const most = fixedMost || roundUp(Math.max(0, ...known));
+  const present = values.filter((value) => value !== null);
+  const most = fixedMost || roundUp(Math.max(0, ...present));
   const { svg, x, y } = axes([width, 110], values.length, most, show, history);
   let line = '';
   let area = '';
@@ -48,10 +48,18 @@ function curve(title, values, history, width, show, fixedMost) {
     if (ends) area += `L${x(at).toFixed(1)} ${y(0)}Z`;
   }
   svg.append(draw('path', { class: 'under', d: area }), draw('path', { class: 'curve', d: line }));
-  const last = known.length ? show(known[known.length - 1]) : 'no data';
-  const highest = known.length ? show(Math.max(...known)) : 'no data';
+  const last = present.length ? show(present[present.length - 1]) : 'no data';
+  const highest = present.length ? show(Math.max(...present)) : 'no data';
   svg.setAttribute('aria-label', `${title}: last ${last}, highest ${highest}`);
   return make('figure', {}, make('figcaption', {}, make('span', {}, title), make('span', {}, `highest ${highest}`)), svg);
+}
+
+/** Times, with gaps where there was none. */
+const known = (times) => times.map((time) => time || null);
+
+/** A ratio of two series, percent; a gap where there is nothing. */
+function ratio(part, whole) {
+  return part.map((value, at) => (value === null || !(whole[at] > 0) ? null : value * 100 / whole[at]));
 }
 
 /** A stacked chart of layers (name, values, color), and its legend; `sum` shows the sum of values over time. */

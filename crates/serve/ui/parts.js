@@ -58,6 +58,15 @@ function bytes(value) {
   return `${value.toFixed(step === 0 || value >= 100 ? 0 : 1)} ${steps[step]}`;
 }
 
+/** Microseconds as "1.2 ms"; times are ends of buckets, which double. */
+function time(us) {
+  if (us === null || us === undefined) return '-';
+  if (us < 1000) return `${us} us`;
+  return us < 1e6 ? `${(us / 1e3).toFixed(us < 1e4 ? 1 : 0)} ms` : `${(us / 1e6).toFixed(1)} s`;
+}
+
+const percent = (value) => (value === null || value === undefined ? '-' : `${value.toFixed(1)} %`);
+
 /** Seconds as "2 d 4 h". */
 function duration(seconds) {
   const parts = [['d', 86400], ['h', 3600], ['min', 60], ['s', 1]];

@@ -225,6 +225,15 @@ settings! {
         pub ctl: Option<PathBuf> = servers::CTL,
         pub ctl_mode: Text = servers::CTL_MODE.needs(&["ctl"]),
         pub metrics: Option<Text> = servers::METRICS,
+        pub ui: Option<Text> = OPERATION.word().none("none")
+            .value("ADDR:PORT|unix:PATH")
+            .help("Serve a page with rates, hit ratios, URLs and origins")
+            .more("Open it in a browser: http://127.0.0.1:8080/ for 127.0.0.1:8080. The address also has what \
+                --metrics serves. An address that other machines reach needs --ui-token.")
+            .why("It shows what the cache does, which URLs miss it, and which origins respond."),
+        pub ui_token: Option<PathBuf> = servers::UI_TOKEN,
+        pub ui_hosts: List = servers::UI_HOSTS,
+        pub ui_history: Option<PathBuf> = servers::UI_HISTORY,
         pub log_level: &'static str = servers::LOG_LEVEL,
         pub log_format: &'static str = servers::LOG_FORMAT,
         pub snapshot: Option<PathBuf> = OPERATION.word().none("none")

@@ -221,3 +221,49 @@ def policy_holds(browser):
     browser.run("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.harmed = 2\">')")
     time.sleep(0.2)
     check(browser.run("window.harmed === undefined"), "the policy lets added scripts run")
+
+
+def text_is_plain(browser):
+    """No element of the main part comes from data, and no control character is in the text."""
+    for place in ("main script", "main img", "main style", "main a[href^='javascript']"):
+        check(browser.run(f"document.querySelectorAll(\"{place}\").length") == 0, f"{place} is there")
+    check(browser.run("window.harmed === undefined"), "a name was run")
+    text = browser.run("document.body.textContent")
+    odd = [letter for letter in text if ord(letter) in (*range(0x0E, 0x20), *range(0x202A, 0x202F), *range(0x2066, 0x206A))]
+    check(not odd, f"control characters: {odd}")
+
+
+def charts_of_ranges(browser, charts):
+    """Each range has its number of charts."""
+    for range_name in ("1m", "24h", "30d", "1h"):
+        browser.click(f"document.querySelector('[data-range=\"{range_name}\"]')")
+        browser.wait(
+            f"document.querySelector('[data-range=\"{range_name}\"]').getAttribute('aria-pressed') === 'true'"
+            f" && document.querySelectorAll('#charts svg').length === {charts} && document.querySelector('#traffic svg')",
+            f"charts of {range_name}",
+        )
+
+
+def rows_move(browser, table):
+    """Arrows move between the rows of a table."""
+    first = f"document.querySelector('#{table} tbody tr').querySelector('button')"
+    browser.run(f"{first}.focus()")
+    browser.key("ArrowDown")
+    check(browser.run("document.activeElement.closest('tr').rowIndex") == 2, "down: the second row")
+    browser.key("ArrowUp")
+    check(browser.run("document.activeElement.closest('tr').rowIndex") == 1, "up: the first row")
+    browser.run("document.activeElement.blur()")
+
+
+def token_is_asked(browser, url, token, row):
+    """A larder with a token shows nothing before it has it; `row` is the script of a row that it then shows."""
+    browser.open(url)
+    browser.wait("!document.getElementById('token-form').hidden", "the page asks for the token")
+    check(browser.run("document.querySelectorAll('tbody tr').length") == 0, "rows without a token")
+    for text, shown in (("wrong", "document.getElementById('token-note').textContent.includes('wrong')"),
+                        (token, row + " !== undefined")):
+        browser.run("document.getElementById('token').focus()")
+        browser.type(text)
+        browser.key("Enter", text="\r")
+        browser.wait(shown, f"after the token {text}: {shown}")
+    browser.wait("document.getElementById('token-form').hidden", "the form is hidden")

@@ -15,10 +15,10 @@ import argparse
 import json
 import pathlib
 import subprocess
-import time
 import urllib.parse
 
-from browser import Browser, check, looks, policy_holds, row_of
+import browser as browser_module
+from browser import Browser, charts_of_ranges, check, looks, policy_holds, row_of, rows_move, text_is_plain
 from firefox import Firefox
 
 NAME = "www.shop.example"
@@ -84,47 +84,12 @@ def names_are_text(browser):
     """Names of packets are text: no element comes from them, and no mark turns the line around."""
     for name in (MARKUP, TERMINAL, TURNED):
         browser.wait(row_of("new", name) + " !== undefined", f"{name} is shown as text")
-    for place in ("main script", "main img", "main style", "main a[href^='javascript']"):
-        check(browser.run(f"document.querySelectorAll(\"{place}\").length") == 0, f"{place} is there")
-    check(browser.run("window.harmed === undefined"), "a name was run")
-    text = browser.run("document.body.textContent")
-    odd = [letter for letter in text if ord(letter) in (*range(0x0E, 0x20), *range(0x202A, 0x202F), *range(0x2066, 0x206A))]
-    check(not odd, f"control characters: {odd}")
-
-
-def keys_move(browser):
-    """Arrows move between rows."""
-    first = "document.querySelector('#names tbody tr').querySelector('button')"
-    browser.run(f"{first}.focus()")
-    browser.key("ArrowDown")
-    check(browser.run("document.activeElement.closest('tr').rowIndex") == 2, "down: the second row")
-    browser.key("ArrowUp")
-    check(browser.run("document.activeElement.closest('tr').rowIndex") == 1, "up: the first row")
-    browser.run("document.activeElement.blur()")
-
-
-def charts_are_drawn(browser):
-    for range_name in ("1m", "24h", "30d", "1h"):
-        browser.click(f"document.querySelector('[data-range=\"{range_name}\"]')")
-        browser.wait(
-            f"document.querySelector('[data-range=\"{range_name}\"]').getAttribute('aria-pressed') === 'true'"
-            " && document.querySelectorAll('#charts svg').length === 6 && document.querySelector('#traffic svg')",
-            f"charts of {range_name}",
-        )
+    text_is_plain(browser)
 
 
 def token_is_asked(browser, url, token):
-    """A larder with a token shows nothing before it has it."""
-    browser.open(url)
-    browser.wait("!document.getElementById('token-form').hidden", "the page asks for the token")
-    check(browser.run("document.querySelectorAll('#names tr').length") == 0, "rows without a token")
-    for text, shown in (("wrong", "document.getElementById('token-note').textContent.includes('wrong')"),
-                        (token, row_of("names", NAME) + " !== undefined")):
-        browser.run("document.getElementById('token').focus()")
-        browser.type(text)
-        browser.key("Enter", text="\r")
-        browser.wait(shown, f"after the token {text}: {shown}")
-    browser.wait("document.getElementById('token-form').hidden", "the form is hidden")
+    """A larder with a token shows nothing before it has it; segments come with it."""
+    browser_module.token_is_asked(browser, url, token, row_of("names", NAME))
     browser.click("document.querySelector('#segments button')")
     check(packets(browser.downloaded()) > 0, "a segment has no packets")
 
@@ -146,11 +111,11 @@ def main():
         browser.wait("document.querySelector('#legend li')", "traffic has names")
         browser.wait(row_of("conflicts", "www.bank.example") + " !== undefined", "a conflict is listed")
         names_are_text(browser)
-        charts_are_drawn(browser)
+        charts_of_ranges(browser, 6)
         axe = options.axe.read_text() if options.axe else None
         looks(browser, axe, options.pictures, "page")
         searches(browser)
-        keys_move(browser)
+        rows_move(browser, "names")
         check(packets(browser.downloaded()) > 0, "a segment has no packets")
         # A wrong search is status 400, which browsers log as an error.
         errors = [error for error in browser.errors if "400" not in json.dumps(error)]

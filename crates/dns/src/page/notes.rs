@@ -5,33 +5,23 @@
 //!         notes.flush(), ten times a second -> record channel -> the thread of the page
 //! ```
 //!
-//! At low rates each response is noted. A core that has made [`NOTES_MAX`] notes since the last flush doubles the mean
-//! gap to the next one; it halves the gap when there are few. Gaps are random, and a note has its gap as its weight,
-//! so that sums over notes estimate the responses.
+//! At low rates each response is noted, at high ones a random part, with weights ([`larder_serve::sampling`]).
 //!
 //! Invariants
 //! 1. A core never waits: a full channel drops notes, and counts them ([`larder_serve::record_channel`]).
-//! 2. A core makes at most [`NOTES_MAX`] notes for each doubling of its rate between two flushes (test
-//!    `gaps_follow_the_rate`).
 //!
 //! Cost for a response without a note: one subtraction. Cost of a note: a read of the clock, the response's header
 //! and question, and some 80 bytes.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use larder_io::random::Random;
 use larder_serve::record_channel::RecordSender;
+use larder_serve::sampling::Sampling;
 use larder_wire::dns::Message;
 
 use crate::clock::{Clock, Now};
 use crate::core::{Client, Source};
 use crate::dnstap::Protocol;
-
-/// Notes between two flushes before gaps double.
-pub const NOTES_MAX: u32 = 200;
-
-/// The longest mean gap.
-const GAP_MAX: u32 = 1 << 20;
 
 /// Bytes of a note before its name.
 const HEAD_BYTES: usize = 8 + 4 + 4 + 16 + 2 + 2 + 1 + 1 + 1;
@@ -41,13 +31,7 @@ const HEAD_BYTES: usize = 8 + 4 + 4 + 16 + 2 + 2 + 1 + 1 + 1;
 pub struct Notes {
     sender: RecordSender,
     clock: Clock,
-    random: Random,
-    /// Responses until the next note, which is included.
-    left: u32,
-    /// The mean gap.
-    gap: u32,
-    /// Notes since the gap changed or the last flush.
-    made: u32,
+    sampling: Sampling,
     now_us: u64,
     source: Source,
     since_us: Option<u64>,
@@ -59,10 +43,7 @@ impl Notes {
         Notes {
             sender,
             clock,
-            random: Random::new(),
-            left: 1,
-            gap: 1,
-            made: 0,
+            sampling: Sampling::default(),
             now_us: 0,
             source: Source::Local,
             since_us: None,
@@ -88,40 +69,29 @@ impl Notes {
     /// The core sends a response to a client.
     #[inline]
     pub fn answered(&mut self, client: &Client, response: &[u8]) {
-        self.left -= 1;
-        if self.left == 0 {
-            self.note(client, response);
+        let weight = self.sampling.draw();
+        if weight > 0 {
+            self.note(client, response, weight);
         }
     }
 
     #[cold]
-    fn note(&mut self, client: &Client, response: &[u8]) {
+    fn note(&mut self, client: &Client, response: &[u8], weight: u32) {
         let now = self.clock.now();
         let us = now.us.saturating_sub(self.since_us.unwrap_or(self.now_us));
         let note = Note::of(client, response, self.source);
         let note = Note {
             unix_ms: self.clock.unix_ns(now) / 1_000_000,
             duration_us: u32::try_from(us).unwrap_or(u32::MAX),
-            weight: self.gap,
+            weight,
             ..note
         };
         self.sender.record(|out| note.write(out));
-        self.made += 1;
-        if self.made >= NOTES_MAX {
-            (self.gap, self.made) = ((self.gap * 2).min(GAP_MAX), 0);
-        }
-        // From 1 to twice the gap less 1, so that the gap is the mean. Without random numbers it is the gap.
-        let bound = self.gap * 2 - 1;
-        self.left = 1 + self.random.below(bound).unwrap_or(self.gap - 1);
     }
 
     /// Passes the notes to the thread of the page. Called as often as counters are published.
     pub fn flush(&mut self) {
-        if self.made < NOTES_MAX / 4 {
-            self.gap = (self.gap / 2).max(1);
-            self.left = self.left.min(self.gap * 2);
-        }
-        self.made = 0;
+        self.sampling.begin_window();
         self.sender.flush();
     }
 
@@ -287,32 +257,6 @@ mod tests {
         }
         bytes[HEAD_BYTES - 3] = 200;
         assert_eq!(Note::take(&mut &bytes[..]), None);
-    }
-
-    /// Invariant 2: gaps grow with the rate and shrink again; the weights estimate the number of responses.
-    #[test]
-    fn gaps_follow_the_rate() {
-        let (sender, received) = channel();
-        let mut notes = Notes::new(sender, Clock::start());
-        for _ in 0..100_000 {
-            notes.answered(&client(1), RESPONSE);
-        }
-        notes.flush();
-        let noted = notes_of(&received);
-        assert!(noted.len() <= 12 * NOTES_MAX as usize, "{}", noted.len());
-        let sum: u64 = noted.iter().map(|note| u64::from(note.weight)).sum();
-        assert!((80_000..120_000).contains(&sum), "{sum}");
-        assert!(noted.last().expect("notes").weight > 100);
-        for _ in 0..20 {
-            notes.answered(&client(1), RESPONSE);
-            notes.flush();
-        }
-        drop(notes_of(&received));
-        for _ in 0..3 {
-            notes.answered(&client(1), RESPONSE);
-        }
-        notes.flush();
-        assert!(notes_of(&received).iter().all(|note| note.weight == 1));
     }
 
     /// Invariant 1: a channel that is not read drops notes, and the core continues.

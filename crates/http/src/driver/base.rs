@@ -22,6 +22,7 @@ use crate::access_log::AccessLog;
 use crate::coalescing::{Flight, Left, Outcome, Waiter};
 use crate::core::{Core, Fetch, Net};
 use crate::loop_channel::{LoopChannels, Message};
+use crate::page::Notes;
 
 /// A point in time.
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,9 +43,17 @@ pub struct Base {
     pub deliveries: Deliveries,
     pub outbox: Outbox,
     pub access_log: Option<AccessLog>,
+    /// Exchanges for the page.
+    pub notes: Option<Notes>,
 }
 
 impl Base {
+    /// An exchange begins: how many the page's note of it stands for; 0: it is not noted.
+    #[inline]
+    pub fn draw(&mut self) -> u32 {
+        self.notes.as_mut().map_or(0, Notes::draw)
+    }
+
     pub fn update_time(&mut self) {
         let us = self.clock.us();
         let wall_s = self.clock.unix_us(us) / 1_000_000;

@@ -139,6 +139,8 @@ struct Client {
     upload: Option<Box<Upload>>,
     /// What the log will state about its exchange.
     noted: Option<Box<Noted>>,
+    /// Its exchange waits, and is neither logged nor noted for the page.
+    is_unnoted: bool,
     /// A proxy has not stated its address yet.
     expects_proxy: bool,
     /// Its place among the connections of its address, where they are limited.
@@ -279,6 +281,7 @@ impl Clients {
             delivery: None,
             upload: None,
             noted: None,
+            is_unnoted: false,
             expects_proxy,
             permit: None,
         };

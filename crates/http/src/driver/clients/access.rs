@@ -1,4 +1,4 @@
-//! What is recorded of an exchange, and when it becomes a line of the access log.
+//! What is recorded of an exchange, and when it becomes a line of the access log, and a note for the page.
 //!
 //! ```text
 //! request -> answered at once                             -> a line
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The core states what a client got in [`ResponseSummary`], a few words in memory; everything else is done
-//! only where there is a log.
+//! only where there is a log, or for an exchange that is noted for the page.
 //!
 //! A short response has ended when the kernel, or the queue of bytes to send, has it.
 
@@ -26,24 +26,31 @@ pub struct Noted {
     began_us: u64,
     origin_us: Option<u64>,
     summary: ResponseSummary,
+    /// The exchanges that the page's note stands for; 0: the page has none.
+    weight: u32,
 }
 
 impl Client {
     /// What became of a request for now: a line, or a record until it ends.
     pub(super) fn note(&mut self, base: &mut Base, head: &RequestHead<'_>, bytes: &[u8]) {
-        if base.access_log.is_none() {
+        let waits = self.exchange.is_some();
+        // An exchange that waited is here for the second time, and is not drawn again.
+        let was_drawn = self.noted.is_some() || std::mem::take(&mut self.is_unnoted);
+        let weight = if was_drawn { 0 } else { base.draw() };
+        if base.access_log.is_none() && weight == 0 && self.noted.is_none() {
+            self.is_unnoted = waits;
             return;
         }
         let now_us = base.now.us;
         let summary = std::mem::take(&mut base.core.summary);
         let before = self.noted.take();
-        let waits = self.exchange.is_some();
         if let Some(exchange) = self.exchange.as_ref().filter(|_| before.is_none()) {
             let summary = ResponseSummary {
                 cache: Some(exchange.why.as_str()),
                 ..ResponseSummary::default()
             };
-            let noted = Noted { head: bytes.to_vec(), began_us: now_us, origin_us: None, summary };
+            let head = bytes.to_vec();
+            let noted = Noted { head, began_us: now_us, origin_us: None, summary, weight };
             self.noted = Some(Box::new(noted));
             return;
         }
@@ -61,7 +68,7 @@ impl Client {
             }
             None => {
                 let head = Vec::new();
-                Box::new(Noted { head, began_us: now_us, origin_us: None, summary })
+                Box::new(Noted { head, began_us: now_us, origin_us: None, summary, weight })
             }
         };
         if self.delivery.is_some() {
@@ -117,14 +124,16 @@ impl Client {
 
     /// An invalid request.
     pub(super) fn note_refused(&mut self, base: &mut Base, bytes: &[u8], why: &'static str) {
-        if base.access_log.is_none() {
+        let weight = base.draw();
+        if base.access_log.is_none() && weight == 0 {
             return;
         }
         let summary = std::mem::take(&mut base.core.summary);
         let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let line = &line[..line.len().min(BYTES_MAX)];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let noted = Noted { head: Vec::new(), began_us: base.now.us, origin_us: None, summary };
+        let (head, began_us) = (Vec::new(), base.now.us);
+        let noted = Noted { head, began_us, origin_us: None, summary, weight };
         self.write_exchange(base, &noted, RequestLine::Bytes(line), b"", [None, None], Some(why));
     }
 
@@ -151,7 +160,6 @@ impl Client {
         [referer, user_agent]: [Option<&[u8]>; 2],
         error: Option<&str>,
     ) {
-        let Some(log) = &mut base.access_log else { return };
         let peer = self.known_peer();
         // It was gone before the kernel was asked for its address.
         let unknown = std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
@@ -172,7 +180,12 @@ impl Client {
             origin_us: noted.origin_us,
             error,
         };
-        log.record(&exchange, base.now.ms);
+        if let Some(log) = &mut base.access_log {
+            log.record(&exchange, base.now.ms);
+        }
+        if let Some(notes) = base.notes.as_mut().filter(|_| noted.weight > 0) {
+            notes.record(&exchange, noted.weight);
+        }
     }
 }
 
