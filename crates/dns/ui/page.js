@@ -54,7 +54,7 @@ function showHistory(history) {
 // Lists
 
 function filterButton(name) {
-  const attributes = { type: 'button', 'aria-label': `Last responses for ${name}`, onclick: () => filterTail(name) };
+  const attributes = { type: 'button', 'aria-label': `Show the last responses for ${name}`, onclick: () => filterTail(name) };
   return make('button', attributes, 'Show');
 }
 

@@ -62,7 +62,7 @@ function showHistory(history) {
 // Lists
 
 function filterButton(url) {
-  const attributes = { type: 'button', 'aria-label': `Last requests for ${url}`, onclick: () => filterTail(url) };
+  const attributes = { type: 'button', 'aria-label': `Show the last requests for ${url}`, onclick: () => filterTail(url) };
   return make('button', attributes, 'Show');
 }
 

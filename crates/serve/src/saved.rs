@@ -235,7 +235,9 @@ mod tests {
         };
         let wrong = Err("its content is not valid".to_owned());
         let (long, backwards) = ([0, 0xff, 0xff, 0xff, 3], [0, 0, 2, 5, 0, 0, 0]);
-        for body in [&[][..], &[0xff; 30], &long, &backwards, &[0, 0, 10], &[0, 0, 0, 0]] {
+        // Ten values, of which a reader takes nine at most.
+        let many = [&[0, 0, 10][..], &[1, 0].repeat(10)].concat();
+        for body in [&[][..], &[0xff; 30], &many, &long, &backwards, &[0, 0, 10], &[0, 0, 0, 0]] {
             assert_eq!(sealed(body), wrong, "{body:?}");
         }
         assert_eq!(sealed(&[0, 0, 0]), Ok(()));

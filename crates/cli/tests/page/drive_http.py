@@ -12,15 +12,17 @@ import pathlib
 
 from browser import Browser, charts_of_ranges, check, looks, policy_holds, row_of, rows_move, text_is_plain, token_is_asked
 
-URL = "localhost/news"
+URL = "a.example/news"
 # URLs in the spelling of the access log.
-HOSTILE = ("localhost/<script>window.harmed=1</script>", "localhost/\\xE2\\x80\\xAEgnp")
+MARKUP = "localhost/<script>window.harmed=1</script>"
+# A request that is invalid.
+TURNED = "GET /\\xE2\\x80\\xAEgnp HTTP/1.1"
 
 
 def urls_are_text(browser):
     """URLs of requests are text: no element comes from them, and no mark turns the line around."""
-    for url in HOSTILE:
-        browser.wait(row_of("urls", url) + " !== undefined", f"{url} is shown as text")
+    browser.wait(row_of("urls", MARKUP) + " !== undefined", f"{MARKUP} is shown as text")
+    browser.wait(row_of("tail", TURNED) + " !== undefined", f"{TURNED} is shown as text")
     text_is_plain(browser)
 
 
