@@ -84,7 +84,7 @@ fn ask(server: SocketAddr) {
 fn ask_as_people(server: SocketAddr, round: u16) {
     let names = ["www.shop.example", "chat.news.example", "mail.example", "time.example"];
     let own = ["www.shop.example".to_owned(), format!("img{}.cdn.example", round % 700)];
-    let blocked = (round % 9 == 0).then(|| format!("t{}.ads.example", round % 4));
+    let blocked = round.is_multiple_of(9).then(|| format!("t{}.ads.example", round % 4));
     let often = names[usize::from(round) * 7 % 11 % names.len()].to_owned();
     for (number, name) in (1..).zip(own.into_iter().chain([often]).chain(blocked)) {
         let rtype = if round.is_multiple_of(3) { 28 } else { dns::A };

@@ -84,7 +84,8 @@ mod tests {
             sampling.draw();
             sampling.begin_window();
         }
-        (0..8).for_each(|_| drop(sampling.draw()));
-        assert_eq!([sampling.draw(), sampling.draw()], [1, 1]);
+        // The gap that was drawn before may last for one more event.
+        let drawn: Vec<u32> = (0..8).map(|_| sampling.draw()).collect();
+        assert_eq!(drawn[4..], [1; 4]);
     }
 }

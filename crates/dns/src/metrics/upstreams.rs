@@ -22,9 +22,12 @@ const ROUND_TRIP_SHIFT: u32 = 2;
 pub struct Upstreams {
     /// Addresses by number; a backend has none.
     addresses: Box<[Option<String>]>,
-    /// For each core and upstream its word, and its failures.
-    cores: Box<[Box<[(AtomicU64, AtomicU64)]>]>,
+    /// Of each core, by upstream.
+    cores: Box<[Words]>,
 }
+
+/// A core's word about each upstream, and the failures that it counted.
+type Words = Box<[(AtomicU64, AtomicU64)]>;
 
 /// An upstream, as all cores measured it.
 #[derive(Debug, Clone, PartialEq)]

@@ -35,7 +35,7 @@ impl Figures {
 
     /// Cached responses; 0 if the cache is broken, which its users see.
     pub fn entries(&self) -> u64 {
-        self.cache.stats().map_or(0, |stats| stats.entries as u64)
+        self.cache.stats().map_or(0, |stats| stats.entries)
     }
 
     /// Time since the start.
