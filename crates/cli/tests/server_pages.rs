@@ -414,17 +414,26 @@ fn requests_become_rows() {
     }
 }
 
-/// A browser shows the page of an HTTP cache, and finds nothing to complain of.
+/// Chromium shows the page of an HTTP cache, and finds nothing to complain of.
 #[test]
 fn the_http_page_in_a_browser() {
+    http_page_in_a_browser("the_http_page_in_a_browser", "chromium");
+}
+
+/// The same in Firefox, but for the rules of axe-core, which are about the document.
+#[test]
+fn the_http_page_in_firefox() {
+    http_page_in_a_browser("the_http_page_in_firefox", "firefox-esr");
+}
+
+fn http_page_in_a_browser(test: &str, browser: &str) {
     let scratch = Scratch::new();
     scratch.write("token", TOKEN);
     let origin = origin();
     let http = Http::start(&scratch, &origin, "");
     let locked = Http::start(&scratch, &origin, "--ui-token token");
     let pages = [http.page, locked.page];
-    let test = "the_http_page_in_a_browser";
-    let Some(command) = driver(&scratch, test, "drive_http.py", pages) else { return };
+    let Some(command) = driver(&scratch, (test, browser), "drive_http.py", pages) else { return };
     let address = http.server.address;
     request(address);
     request(locked.server.address);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Uses the page of `larder http --ui` in Chromium, as a person does: clicks and keys.
+"""Uses the page of `larder http --ui` in a browser, as a person does: clicks and keys.
 
-    drive_http.py FOLDER URL LOCKED_URL TOKEN [--axe FILE] [--pictures FOLDER]
+    drive_http.py FOLDER URL LOCKED_URL TOKEN [--axe FILE] [--pictures FOLDER] [--firefox]
 
 URL is a larder with the requests of the test; LOCKED_URL one that wants TOKEN. The other arguments are those of
 drive.py. Ends with status 1 and a message at the first thing that is not as it should be.
@@ -11,6 +11,7 @@ import argparse
 import pathlib
 
 from browser import Browser, charts_of_ranges, check, looks, policy_holds, row_of, rows_move, text_is_plain, token_is_asked
+from firefox import Firefox
 
 URL = "a.example/news"
 # URLs in the spelling of the access log.
@@ -63,8 +64,9 @@ def main():
         parser.add_argument(name)
     parser.add_argument("--axe", type=pathlib.Path)
     parser.add_argument("--pictures", type=pathlib.Path)
+    parser.add_argument("--firefox", action="store_true")
     options = parser.parse_args()
-    browser = Browser(pathlib.Path(options.folder))
+    browser = (Firefox if options.firefox else Browser)(pathlib.Path(options.folder))
     try:
         browser.size("wide")
         browser.open(options.url)
