@@ -14,8 +14,8 @@
 //! of JSON for each flow, those with the most bytes first, `csv` the same as CSV, and `counts` one
 //! line of JSON.
 //!
-//! What could not be read is logged (see `reports`). If it is a part of the store, a capture ends with a section whose comment says so,
-//! and the other forms with a line `{"error":...}`; CSV has no such line.
+//! What could not be read is logged (see `reports`). If it is a part of the store, a capture ends
+//! with a section whose comment says so, and the other forms with a line `{"error":...}`; CSV has no such line.
 //!
 //! Life cycle: the request starts the thread, of the lowest priority. It ends with the search, or when
 //! it has something to send and the client has gone; between two segments it also looks whether that
