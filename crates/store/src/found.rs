@@ -289,7 +289,11 @@ impl Row {
         // A name is escaped as in the logs, so that it has no line breaks.
         let names: Vec<String> = self.names.iter().map(Name::to_string).collect();
         let names = names.join(" ").replace('"', "\"\"");
-        out.extend_from_slice(format!(",\"{names}\"\r\n").as_bytes());
+        // As in the log of annotate: spreadsheets run other cells as formulas, and a name may begin
+        // with anything.
+        let is_formula = names.starts_with(['=', '+', '-', '@', '\'', '\t', '\r']);
+        let mark = if is_formula { "'" } else { "" };
+        out.extend_from_slice(format!(",\"{mark}{names}\"\r\n").as_bytes());
     }
 }
 
