@@ -354,6 +354,9 @@ impl Finder {
         visit: &mut dyn FnMut(StoredEvent),
     ) -> Result<(), StoreError> {
         for number in segments {
+            if self.is_unwanted.load(Ordering::Acquire) {
+                break;
+            }
             if let (Some(pinned), true) = (&self.pinned, *number & PINNED != 0) {
                 pinned.events_of(&BTreeSet::from([*number & !PINNED]), visit)?;
                 continue;

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -43,6 +44,9 @@ const NAMES_SHOWN: usize = 3;
 
 /// Bytes of a line of a machine.
 const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// How long a search that was stopped may take to end.
+const STOP_TIME: Duration = Duration::from_secs(1);
 
 /// Flows that a machine may send.
 const FLOWS_MAX: usize = 1 << 20;
@@ -115,7 +119,18 @@ fn collect(question: &Question, places: &[Place], limits: &Limits) -> (Vec<OfPla
     }
     drop(sender);
     let (mut found, started) = (Vec::new(), Instant::now());
+    let mut stopped: Option<Instant> = None;
     while outcomes.iter().any(Option::is_none) {
+        if limits.stop.load(Ordering::Acquire) {
+            // Folders return what they have found so far. Machines cannot, and are not waited for.
+            let is_over = stopped.get_or_insert_with(Instant::now).elapsed() >= STOP_TIME;
+            for (place, outcome) in places.iter().zip(&mut outcomes) {
+                if outcome.is_none() && (is_over || matches!(place, Place::Machine(..))) {
+                    let summary = Summary { is_broken_off: true, ..Summary::default() };
+                    *outcome = Some(Outcome::Done(summary, None));
+                }
+            }
+        }
         match results.recv_timeout(Duration::from_millis(100)) {
             Ok((at, Ok((of_place, summary, lack)))) => {
                 if outcomes[at].is_none() {
@@ -123,7 +138,7 @@ fn collect(question: &Question, places: &[Place], limits: &Limits) -> (Vec<OfPla
                     outcomes[at] = Some(Outcome::Done(summary, lack));
                 }
             }
-            Ok((at, Err(why))) => outcomes[at] = Some(Outcome::Failed(why)),
+            Ok((at, Err(why))) => drop(outcomes[at].get_or_insert(Outcome::Failed(why))),
             Err(RecvTimeoutError::Timeout) if started.elapsed() < limits.deadline => {}
             Err(RecvTimeoutError::Timeout) => {
                 let late = places.iter().zip(&mut outcomes);
@@ -248,4 +263,35 @@ fn table(rows: &[Row], others: u64) -> String {
             writeln!(text, "and {} of other flows; narrow the search", plural(others, "packet"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use larder_store::{FindOptions, Query};
+
+    use super::*;
+
+    /// A search that is stopped does not wait for a machine that does not respond.
+    #[test]
+    fn a_stopped_search_waits_for_no_machine() {
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = silent.local_addr().expect("an address").to_string();
+        let places = [Place::Machine(http_client::Place::Tcp(address), None)];
+        let (query, options) = (Query::read("udp", 0).expect("a query"), FindOptions::default());
+        let question =
+            Question { query, text: "udp".to_owned(), now_ns: 0, options, is_scan: false };
+        let stop = Arc::new(AtomicBool::new(true));
+        let limits = Limits { packets: u64::MAX, deadline: Duration::from_secs(5), stop };
+        let (found, outcomes) = collect(&question, &places, &limits);
+        let is_stopped = |summary: &Summary| summary.is_broken_off;
+        assert!(
+            matches!(&outcomes[..], [Outcome::Done(summary, None)] if is_stopped(summary)),
+            "{outcomes:?}"
+        );
+        assert!(found.is_empty());
+    }
 }
