@@ -130,7 +130,7 @@ fn flows_have_forms() {
     assert!(rows.iter().all(|row| row["packets"] == 1 && row["first"] == row["last"]));
     let run = scratch.run("find -d kept udp --format csv");
     assert_eq!(run.out.lines().count(), 11);
-    assert!(run.out.starts_with("flow,packets,bytes,first,last,names\r\n"), "{}", run.out);
+    assert!(run.out.starts_with("flow,packets,bytes,first,last,names,network\r\n"), "{}", run.out);
     let run = scratch.run("find -d kept udp --format counts");
     let counts: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
     assert_eq!((&counts["packets"], &counts["flows"]), (&10.into(), &10.into()));

@@ -6,9 +6,9 @@
 //! write_json, write_csv         a row as a line
 //! ```
 //!
-//! Flows are those of the packets' keys: connections that use a port again are one row, the same
-//! ends in two VLANs are two. Bounds: `FLOWS_MAX` flows, packets of further ones are counted
-//! together; [`NAMES_MAX`] names a flow.
+//! Flows are those of the packets' keys: connections that use a port again are one row, and those of
+//! two VLANs are two. Bounds: [`FLOWS_MAX`] flows, packets of further ones are counted together;
+//! [`NAMES_MAX`] names a flow.
 //! Cost: a decoded header and a lookup for each packet; for names, the events of the segments in
 //! which packets were found.
 
@@ -32,7 +32,7 @@ use crate::options::StoreError;
 use crate::query::WITH_PORTS;
 
 /// Flows that are counted one by one.
-const FLOWS_MAX: usize = 1 << 20;
+pub const FLOWS_MAX: usize = 1 << 20;
 
 /// Names of a flow.
 pub const NAMES_MAX: usize = 16;
@@ -66,16 +66,30 @@ impl Tally {
         }
     }
 
-    /// Appends it as one line of JSON, with the number of flows.
-    pub fn write_counts(&self, flows: u64, out: &mut Vec<u8>) {
+    /// Appends it as one line of JSON, with the number of flows. `others`: how many of its packets
+    /// are of flows that were not counted.
+    pub fn write_counts(&self, flows: u64, others: u64, out: &mut Vec<u8>) {
         let counts =
             [("{\"packets\":", self.packets), (",\"bytes\":", self.bytes), (",\"flows\":", flows)];
         for (key, count) in counts {
             out.extend_from_slice(key.as_bytes());
             write_u64(count, out);
         }
+        if others > 0 {
+            out.extend_from_slice(b",\"packets_of_other_flows\":");
+            write_u64(others, out);
+        }
         write_times(self, out);
         out.extend_from_slice(b"}\n");
+    }
+
+    /// Appends it as fields of an object of JSON, each after a comma.
+    pub fn write_fields(&self, out: &mut Vec<u8>) {
+        for (key, count) in [(",\"packets\":", self.packets), (",\"bytes\":", self.bytes)] {
+            out.extend_from_slice(key.as_bytes());
+            write_u64(count, out);
+        }
+        write_times(self, out);
     }
 
     fn add(&mut self, ts_ns: i64, bytes: u64) {
@@ -108,7 +122,7 @@ pub struct FoundFlows {
     flows_max: usize,
     flows: HashMap<Option<FlowKey>, Counts>,
     /// Packets of flows for which that has no room.
-    others: u64,
+    others: Tally,
     all: Tally,
     segments: BTreeSet<u64>,
 }
@@ -140,7 +154,7 @@ impl FoundFlows {
     /// For this number of flows at most.
     pub fn with_limit(flows_max: usize) -> FoundFlows {
         let (flows, segments) = (HashMap::new(), BTreeSet::new());
-        FoundFlows { flows_max, flows, others: 0, all: Tally::default(), segments }
+        FoundFlows { flows_max, flows, others: Tally::default(), all: Tally::default(), segments }
     }
 
     /// Counts a packet.
@@ -152,7 +166,7 @@ impl FoundFlows {
         let flow = packet.as_ref().map(FlowKey::of);
         let key = flow.map(|(key, _)| key);
         if self.flows.len() >= self.flows_max && !self.flows.contains_key(&key) {
-            self.others += 1;
+            self.others.add(found.ts_ns, bytes);
             return;
         }
         let counts = self.flows.entry(key).or_default();
@@ -177,7 +191,7 @@ impl FoundFlows {
     }
 
     /// Packets of flows beyond the limit, which no row has.
-    pub fn others(&self) -> u64 {
+    pub fn others(&self) -> Tally {
         self.others
     }
 
@@ -267,6 +281,12 @@ impl Row {
         self.key.as_ref().map(word)
     }
 
+    /// Its VLAN IDs, VNI or GRE key, as conditions of a query where the language has one; mostly
+    /// empty.
+    pub fn network(&self) -> String {
+        self.key.map(|key| network(key.scope)).unwrap_or_default()
+    }
+
     /// Source and destination: address, port, and what it sent.
     pub fn ends(&self) -> Option<[(Addr, u16, Sent); 2]> {
         let key = self.key?;
@@ -293,7 +313,7 @@ impl Row {
         // with anything.
         let is_formula = names.starts_with(['=', '+', '-', '@', '\'', '\t', '\r']);
         let mark = if is_formula { "'" } else { "" };
-        out.extend_from_slice(format!(",\"{mark}{names}\"\r\n").as_bytes());
+        out.extend_from_slice(format!(",\"{mark}{names}\",{}\r\n", self.network()).as_bytes());
     }
 }
 
@@ -303,9 +323,9 @@ pub fn sort(rows: &mut [Row]) {
 }
 
 /// The columns of [`Row::write_csv`].
-pub const CSV_HEADER: &str = "flow,packets,bytes,first,last,names\r\n";
+pub const CSV_HEADER: &str = "flow,packets,bytes,first,last,names,network\r\n";
 
-pub(crate) fn write_times(tally: &Tally, out: &mut Vec<u8>) {
+fn write_times(tally: &Tally, out: &mut Vec<u8>) {
     for (key, ns) in [("first", tally.first_ns), ("last", tally.last_ns)] {
         out.extend_from_slice(format!(",\"{key}\":").as_bytes());
         match tally.packets {
@@ -313,6 +333,16 @@ pub(crate) fn write_times(tally: &Tally, out: &mut Vec<u8>) {
             _ => write_string(&Civil::from_ns(ns).rfc3339(), out),
         }
     }
+}
+
+/// The network of a flow, as conditions of a query: `vlan 10 and vni 42`. There is none about keys of
+/// GRE.
+fn network(scope: Scope) -> String {
+    let vlan = |id: Option<u16>| id.map(|id| format!("vlan {id}"));
+    let vni = scope.vni().map(|vni| format!("vni {vni}"));
+    let gre_key = scope.gre_key().map(|key| format!("gre_key {key}"));
+    let parts = [vlan(scope.vlan()), vlan(scope.inner_vlan()), vni, gre_key];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" and ")
 }
 
 /// A flow as a word of a query.

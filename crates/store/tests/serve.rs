@@ -322,7 +322,7 @@ fn a_search_has_a_url() {
     assert_eq!(text("q=10.0.0.1&format=flows&flows=1").lines().count(), 1);
     assert_eq!(flows.lines().next(), Some(&web[..]));
     let csv = text("q=10.0.0.1&format=csv");
-    assert!(csv.starts_with("flow,packets,bytes,first,last,names\r\n"), "{csv}");
+    assert!(csv.starts_with("flow,packets,bytes,first,last,names,network\r\n"), "{csv}");
     let row = r#",2,118,1970-01-01T00:00:02.500000000Z,1970-01-01T00:00:03.500000000Z,"<b>"""#;
     assert!(csv.contains(row), "{csv}");
     let times =

@@ -19,7 +19,7 @@ use larder_serve::http_client;
 use larder_settings::amounts::grouped;
 use larder_settings::exit::Failure;
 use larder_settings::terminal;
-use larder_store::found::{self, CSV_HEADER, FoundFlows, Row, Tally};
+use larder_store::found::{self, CSV_HEADER, FLOWS_MAX, FoundFlows, Row, Tally};
 use larder_store::many::{Limits, Outcome, Place, Question, refused};
 use larder_store::{Finder, FlowKey, FoundPacket, Summary};
 use serde_json::Value;
@@ -42,21 +42,21 @@ const FLOWS_SHOWN: usize = 1_000;
 /// Names of a flow that the table shows.
 const NAMES_SHOWN: usize = 3;
 
+/// Lines of a machine about what is missing.
+const LACKS_MAX: usize = 4;
+
 /// Bytes of a line of a machine.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// How long a search that was stopped may take to end.
 const STOP_TIME: Duration = Duration::from_secs(1);
 
-/// Flows that a machine may send.
-const FLOWS_MAX: usize = 1 << 20;
-
 /// The flows of one store.
 #[derive(Default)]
 struct OfPlace {
     rows: Vec<Row>,
     /// Packets of flows that no row has.
-    others: u64,
+    others: Tally,
 }
 
 /// Searches the places, and prints their flows.
@@ -66,20 +66,17 @@ pub fn print(
     places: &[Place],
     limits: &Limits,
 ) -> Result<(Summary, Vec<Outcome>), Failure> {
-    let (found, mut outcomes) = collect(question, places, limits);
+    let (found, outcomes) = collect(question, places, limits);
     let mut summary = super::joined(&outcomes);
     if let ([Place::Directory(path)], [Outcome::Failed(error)]) = (places, &outcomes[..]) {
         let error =
             larder_store::StoreError::Io(path.clone(), std::io::Error::other(error.clone()));
         return Err(in_folder(path, &error));
     }
-    if matches!(places, [Place::Directory(_)]) {
-        outcomes.clear();
-    }
-    let others = found.iter().map(|of_place| of_place.others).sum();
+    let others = found.iter().fold(Tally::default(), |all, of_place| all.joined(of_place.others));
     let rows = joined(found);
-    let all = rows.iter().fold(Tally::default(), |all, row| all.joined(row.tally));
-    (summary.packets, summary.bytes) = (all.packets + others, all.bytes);
+    let all = rows.iter().fold(others, |all, row| all.joined(row.tally));
+    (summary.packets, summary.bytes) = (all.packets, all.bytes);
     if let Some((_, format)) = LOG_FORMATS.iter().find(|(word, _)| *word == settings.format) {
         let options = Options { format: *format, ..Options::default() };
         stored::write(&rows, &options).map_err(failed)?;
@@ -87,7 +84,7 @@ pub fn print(
     }
     let mut out = Vec::new();
     match settings.format {
-        "table" => out = table(&rows, others).into_bytes(),
+        "table" => out = table(&rows, others.packets).into_bytes(),
         "jsonl" => rows.iter().for_each(|row| row.write_json(&mut out)),
         "csv" => {
             out.extend_from_slice(CSV_HEADER.as_bytes());
@@ -95,7 +92,7 @@ pub fn print(
         }
         _ => {
             let flows = rows.iter().filter(|row| row.key.is_some()).count();
-            Tally { packets: summary.packets, ..all }.write_counts(flows as u64, &mut out);
+            all.write_counts(flows as u64, others.packets, &mut out);
         }
     }
     terminal::print(&String::from_utf8_lossy(&out))?;
@@ -106,12 +103,14 @@ pub fn print(
 fn collect(question: &Question, places: &[Place], limits: &Limits) -> (Vec<OfPlace>, Vec<Outcome>) {
     let (sender, results) = channel();
     let mut outcomes: Vec<Option<Outcome>> = places.iter().map(|_| None).collect();
+    // All of them wait in memory at once.
+    let flows_max = (FLOWS_MAX / places.len().max(1)).max(1);
     for (at, place) in places.iter().enumerate() {
         let (place, question, limits) = (place.clone(), question.clone(), limits.clone());
         let sender = sender.clone();
         let search = move || {
             // The command may have ended.
-            let _ = sender.send((at, search(&place, &question, &limits)));
+            let _ = sender.send((at, search(&place, &question, &limits, flows_max)));
         };
         if let Err(error) = thread::Builder::new().name("find".to_owned()).spawn(search) {
             outcomes[at] = Some(Outcome::Failed(format!("no thread: {error}")));
@@ -158,12 +157,12 @@ fn collect(question: &Question, places: &[Place], limits: &Limits) -> (Vec<OfPla
 
 type Found = Result<(OfPlace, Summary, Option<String>), String>;
 
-fn search(place: &Place, question: &Question, limits: &Limits) -> Found {
+fn search(place: &Place, question: &Question, limits: &Limits, flows_max: usize) -> Found {
     match place {
         Place::Directory(path) => {
             let mut finder = Finder::open(path).map_err(|error| error.to_string())?;
             finder.stop_when(limits.stop.clone());
-            let (mut flows, mut left) = (FoundFlows::default(), limits.packets);
+            let (mut flows, mut left) = (FoundFlows::with_limit(flows_max), limits.packets);
             let mut visit = |found: FoundPacket<'_>| {
                 flows.take(&found);
                 left -= 1;
@@ -172,14 +171,15 @@ fn search(place: &Place, question: &Question, limits: &Limits) -> Found {
             let summary = question.find(&mut finder, &mut visit);
             let summary = summary.map_err(|error| error.to_string())?;
             let rows = flows.rows(&finder).map_err(|error| error.to_string())?;
-            Ok((OfPlace { rows, others: flows.others() }, summary, None))
+            let others = flows.others();
+            Ok((OfPlace { rows, others }, summary, in_no_row(others)))
         }
         Place::Machine(at, token) => {
             let target = question.target("flows", limits.packets)?;
             let response = http_client::get(at, &target, token.as_deref(), limits.deadline)
                 .map_err(|error| error.to_string())?;
             match response.status {
-                200 => read(response),
+                200 => read(response, flows_max),
                 _ => Err(refused(response)),
             }
         }
@@ -187,28 +187,42 @@ fn search(place: &Place, question: &Question, limits: &Limits) -> Found {
 }
 
 /// The lines of a machine.
-fn read(response: impl Read) -> Found {
+fn read(response: impl Read, flows_max: usize) -> Found {
     let mut reader = BufReader::new(response);
-    let (mut of_place, mut lack, mut line) = (OfPlace::default(), None, Vec::new());
+    let (mut of_place, mut lacks, mut line) = (OfPlace::default(), Vec::new(), Vec::new());
+    let mut beyond = Tally::default();
     loop {
         line.clear();
         let read = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
         if read.map_err(|error| error.to_string())? == 0 {
+            lacks.extend(in_no_row(beyond));
+            of_place.others = of_place.others.joined(beyond);
+            let lack = (!lacks.is_empty()).then(|| lacks.join("; "));
             return Ok((of_place, Summary::default(), lack));
         }
         let value: Value = serde_json::from_slice(&line)
             .map_err(|_| "its response is no list of flows".to_owned())?;
         if let Some(error) = value["error"].as_str() {
-            lack = Some(error.to_owned());
+            if lacks.len() < LACKS_MAX {
+                lacks.push(error.to_owned());
+            }
+            // Of flows beyond its own limit.
+            of_place.others = of_place.others.joined(rows::tally(&value).unwrap_or_default());
             continue;
         }
         let row = rows::row(&value).ok_or("its response is no list of flows")?;
-        if of_place.rows.len() < FLOWS_MAX {
+        if of_place.rows.len() < flows_max {
             of_place.rows.push(row);
         } else {
-            of_place.others += row.tally.packets;
+            beyond = beyond.joined(row.tally);
         }
     }
+}
+
+/// A line about packets that are counted, but not by their flows.
+fn in_no_row(others: Tally) -> Option<String> {
+    let packets = plural(others.packets, "packet");
+    (others.packets > 0).then(|| format!("{packets} of further flows; narrow the search"))
 }
 
 /// The rows of all places, those with the most bytes first.
@@ -238,14 +252,15 @@ fn table(rows: &[Row], others: u64) -> String {
         text += &format!("{:>9} {:>12} {:>11}  FLOW, NAMES\n", "PACKETS", "BYTES", "DURATION");
     }
     for row in rows.iter().take(FLOWS_SHOWN) {
-        let Row { key, tally, names, .. } = row;
-        let mut flow = row.word().unwrap_or_else(|| "no flow (not IP, or malformed)".to_owned());
-        if let Some(vlan) = key.and_then(|key| key.scope.vlan()) {
-            let _ = write!(flow, " vlan {vlan}");
-        }
+        let Row { tally, names, .. } = row;
+        let network = row.network();
+        let flow = row.word().unwrap_or_else(|| "no flow (not IP, or malformed)".to_owned());
         let lasted_s = tally.last_ns.saturating_sub(tally.first_ns) as f64 / 1e9;
         // Writing to a string does not fail.
         let _ = write!(text, "{:>9} {:>12} {lasted_s:>10.3}s  {flow}", tally.packets, tally.bytes);
+        if !network.is_empty() {
+            let _ = write!(text, " and {network}");
+        }
         for name in names.iter().take(NAMES_SHOWN) {
             let _ = write!(text, " {name}");
         }
@@ -256,7 +271,7 @@ fn table(rows: &[Row], others: u64) -> String {
     }
     if rows.len() > FLOWS_SHOWN {
         let more = grouped((rows.len() - FLOWS_SHOWN) as u64);
-        let _ = writeln!(text, "and {more} flows more; --format jsonl has all");
+        let _ = writeln!(text, "and {more} flows more; --format jsonl has them");
     }
     if others > 0 {
         let _ =
@@ -293,5 +308,46 @@ mod tests {
             "{outcomes:?}"
         );
         assert!(found.is_empty());
+    }
+
+    /// Flows beyond the limit of this program, and those beyond the machine's own, are counted together, and
+    /// each is stated. Every line about what is missing is.
+    #[test]
+    fn flows_of_machines_are_bounded() {
+        let times = r#""first":"1970-01-01T00:00:02Z","last":"1970-01-01T00:00:03Z""#;
+        let row = |host: u8, network: &str| {
+            let end = |host: u8| {
+                format!(
+                    "{{\"address\":\"10.0.0.{host}\",\"port\":1,\"packets\":1,\"ip_bytes\":36}}"
+                )
+            };
+            let ends = format!("\"source\":{},\"destination\":{}", end(host), end(9));
+            let counts = format!("\"packets\":2,\"bytes\":100,{times},\"names\":[]");
+            format!("{{\"flow\":\"udp\"{network},{counts},\"protocol\":17,{ends}}}\n")
+        };
+        let text = [
+            row(1, ""),
+            row(1, ",\"network\":\"vlan 10\""),
+            row(2, ""),
+            format!(
+                "{{\"error\":\"7 packets of further flows; narrow the search\",\"packets\":7,\"bytes\":70,{times}}}\n"
+            ),
+            "{\"error\":\"packets could not be read\"}\n".to_owned(),
+        ];
+        let (of_place, _, lack) = read(text.concat().as_bytes(), 2).expect("a list of flows");
+        let networks: Vec<String> = of_place.rows.iter().map(Row::network).collect();
+        assert_eq!(networks, ["", "vlan 10"]);
+        assert_eq!((of_place.others.packets, of_place.others.bytes), (9, 170));
+        let expected = "7 packets of further flows; narrow the search; packets could not be read; \
+                        2 packets of further flows; narrow the search";
+        assert_eq!(lack.as_deref(), Some(expected));
+        let other = read(row(1, "").as_bytes(), 2).expect("a list").0;
+        let rows = joined(vec![of_place, other]);
+        let packets: Vec<(String, u64)> =
+            rows.iter().map(|row| (row.network(), row.tally.packets)).collect();
+        let expected = [(String::new(), 4), ("vlan 10".to_owned(), 2)];
+        assert_eq!(packets, expected, "VLANs are joined apart");
+        let hostile = row(1, ",\"network\":\"vlan \\u001b[2J\"");
+        assert!(read(hostile.as_bytes(), 2).is_err());
     }
 }

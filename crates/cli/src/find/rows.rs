@@ -10,17 +10,11 @@ use serde_json::Value;
 
 /// The flow of a line; `None`: the line says something else.
 pub fn row(value: &Value) -> Option<Row> {
-    let time = |key: &str| iso_ns(value[key].as_str()?.as_bytes());
     let names = value["names"].as_array()?.iter().take(NAMES_MAX);
     let names = names.map(|name| Some(Name::from_canonical(name.as_str()?.as_bytes())));
     let mut row = Row {
         key: None,
-        tally: Tally {
-            packets: value["packets"].as_u64()?,
-            bytes: value["bytes"].as_u64()?,
-            first_ns: time("first")?,
-            last_ns: time("last")?,
-        },
+        tally: tally(value)?,
         sent: [Sent::default(); 2],
         source_is_low: false,
         names: names.collect::<Option<_>>()?,
@@ -33,7 +27,7 @@ pub fn row(value: &Value) -> Option<Row> {
     let ends = [end(source)?, end(destination)?];
     let protocol = u8::try_from(value["protocol"].as_u64()?).ok()?;
     let pair = ends.map(|(addr, port, _)| (addr, port));
-    let (key, source_is_low) = FlowKey::between(pair, protocol, scope(value)?);
+    let (key, source_is_low) = FlowKey::between(pair, protocol, scope(&value["network"])?);
     let [from_source, from_destination] = ends.map(|(_, _, sent)| sent);
     row.key = Some(key);
     row.source_is_low = source_is_low;
@@ -45,6 +39,17 @@ pub fn row(value: &Value) -> Option<Row> {
     Some(row)
 }
 
+/// The counts of a line.
+pub fn tally(value: &Value) -> Option<Tally> {
+    let time = |key: &str| iso_ns(value[key].as_str()?.as_bytes());
+    Some(Tally {
+        packets: value["packets"].as_u64()?,
+        bytes: value["bytes"].as_u64()?,
+        first_ns: time("first")?,
+        last_ns: time("last")?,
+    })
+}
+
 fn end(value: &Value) -> Option<(Addr, u16, Sent)> {
     let addr: std::net::IpAddr = value["address"].as_str()?.parse().ok()?;
     let port = u16::try_from(value["port"].as_u64()?).ok()?;
@@ -52,24 +57,20 @@ fn end(value: &Value) -> Option<(Addr, u16, Sent)> {
     Some((addr.into(), port, sent))
 }
 
+/// The network of a flow: conditions such as `vlan 10 and vni 42`.
 fn scope(value: &Value) -> Option<Scope> {
-    let number = |key: &str| match &value[key] {
-        Value::Null => Some(None),
-        number => Some(Some(u32::try_from(number.as_u64()?).ok()?)),
-    };
-    let mut scope = Scope::NONE;
-    for key in ["vlan", "inner_vlan"] {
-        if let Some(id) = number(key)? {
-            scope = scope.tagged(u16::try_from(id).ok()?);
-        }
+    if value.is_null() {
+        return Some(Scope::NONE);
     }
-    if let Some(vni) = number("vni")? {
-        scope = scope.with_vni(vni);
-    }
-    if let Some(gre_key) = number("gre_key")? {
-        scope = scope.with_gre_key(gre_key);
-    }
-    Some(scope)
+    value.as_str()?.split(" and ").try_fold(Scope::NONE, |scope, part| {
+        let (word, number) = part.split_once(' ')?;
+        Some(match word {
+            "vlan" => scope.tagged(number.parse().ok()?),
+            "vni" => scope.with_vni(number.parse().ok()?),
+            "gre_key" => scope.with_gre_key(number.parse().ok()?),
+            _ => return None,
+        })
+    })
 }
 
 /// The name of an end, or that there is none; `None`: it is no name.

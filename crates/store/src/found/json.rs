@@ -1,8 +1,8 @@
 //! A flow that was found, as a line of JSON, which a machine that asked for it reads again.
 //!
 //! ```text
-//! {"flow":"192.0.2.1:40000-198.51.100.2:443/tcp","packets":9,"bytes":1200,"first":"..","last":"..",
-//!  "names":["www.example.com"],"protocol":6,"vlan":10,
+//! {"flow":"192.0.2.1:40000-198.51.100.2:443/tcp","network":"vlan 10","packets":9,"bytes":1200,
+//!  "first":"..","last":"..","names":["www.example.com"],"protocol":6,
 //!  "source":{"address":"192.0.2.1","port":40000,"packets":5,"ip_bytes":600},
 //!  "destination":{"address":"198.51.100.2","port":443,"packets":4,"ip_bytes":400,
 //!   "name":"www.example.com","name_source":"sni","name_confidence":99,"name_flags":["unconfirmed"]}}
@@ -16,7 +16,7 @@ use larder_wire::digits::write_u64;
 use larder_wire::json::write_string;
 use larder_wire::naming::NameFlags;
 
-use super::{Row, write_times};
+use super::Row;
 use crate::flow_event::Choice;
 
 impl Row {
@@ -27,25 +27,16 @@ impl Row {
             Some(flow) => write_string(flow.as_bytes(), out),
             None => out.extend_from_slice(b"null"),
         }
-        write_number("packets", self.tally.packets, out);
-        write_number("bytes", self.tally.bytes, out);
-        write_times(&self.tally, out);
+        let network = self.network();
+        if !network.is_empty() {
+            out.extend_from_slice(b",\"network\":");
+            write_string(network.as_bytes(), out);
+        }
+        self.tally.write_fields(out);
         out.extend_from_slice(b",\"names\":");
         write_list(self.names.iter().map(Name::as_bytes), out);
         if let (Some(key), Some(ends)) = (self.key, self.ends()) {
             write_number("protocol", key.protocol.into(), out);
-            let scope = key.scope;
-            let numbers = [
-                ("vlan", scope.vlan().map(u64::from)),
-                ("inner_vlan", scope.inner_vlan().map(u64::from)),
-                ("vni", scope.vni().map(u64::from)),
-                ("gre_key", scope.gre_key().map(u64::from)),
-            ];
-            for (name, number) in numbers {
-                if let Some(number) = number {
-                    write_number(name, number, out);
-                }
-            }
             let [destination, source] = &self.chosen;
             let names = [("source", source), ("destination", destination)];
             for ((addr, port, sent), (end, chosen)) in ends.into_iter().zip(names) {

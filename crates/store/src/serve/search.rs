@@ -12,7 +12,8 @@
 //!
 //! `pcapng` is sent while the search goes on. The others need all packets first: `flows` is a line
 //! of JSON for each flow, those with the most bytes first, `csv` the same as CSV, and `counts` one
-//! line of JSON.
+//! line of JSON. Of more than `FLOWS_MAX` flows, the first are counted one by one; `counts` then has
+//! `packets_of_other_flows`, and `flows` a line with an error and the packets and bytes of the others.
 //!
 //! What could not be read is logged (see `reports`). If it is a part of the store, a capture ends
 //! with a section whose comment says so, and the other forms with a line `{"error":...}`; CSV has no such line.
@@ -348,7 +349,8 @@ fn send_flows(
     let (mut part, format) = (Vec::new(), wanted.format);
     match format {
         Format::Counts | Format::Pcapng => {
-            flows.all().write_counts(flows.flows() as u64, &mut part)
+            let (count, others) = (flows.flows() as u64, flows.others().packets);
+            flows.all().write_counts(count, others, &mut part);
         }
         Format::Flows | Format::Csv => {
             if format == Format::Csv {
@@ -365,9 +367,15 @@ fn send_flows(
             }
         }
     }
-    if flows.others() > 0 && format == Format::Flows {
-        let text = format!("{} packets of further flows; narrow the search", flows.others());
-        part.extend_from_slice(&error_line(&text, None));
+    let others = flows.others();
+    if others.packets > 0 && format == Format::Flows {
+        let text = format!("{} packets of further flows; narrow the search", others.packets);
+        let mut line = error_line(&text, None);
+        // Before the bracket and the end of the line.
+        line.truncate(line.len() - 2);
+        others.write_fields(&mut line);
+        part.extend_from_slice(&line);
+        part.extend_from_slice(b"}\n");
     }
     if let Some(lack) = summary.lack().filter(|_| format != Format::Csv) {
         part.extend_from_slice(&error_line(&lack, None));
