@@ -18,9 +18,10 @@
 //!
 //! Invariants
 //! 1. The pipeline never waits for the page or its clients: the lock that it shares covers no loop over tables.
-//! 2. Texts are made as often for a thousand clients as for one ([`Texts`]). Clients are asked to come less often if
-//!    there are many ([`Demand`]).
-//! 3. A file of history that cannot be read or written is logged; the run continues (test `a_damaged_file_is_replaced`).
+//! 2. Texts are made as often for a thousand clients as for one (test `texts_are_json`). Clients are asked to come
+//!    less often if there are many ([`Demand`]).
+//! 3. A file of history that cannot be read or written is logged; the run continues (test
+//!    `a_damaged_file_is_replaced`).
 
 mod history;
 mod saved;

@@ -83,7 +83,7 @@ fn ask(server: SocketAddr) {
 /// Sends queries as people do, for a picture: the name of a site, and parts of it.
 fn ask_as_people(server: SocketAddr, round: u16) {
     let names = ["www.shop.example", "chat.news.example", "mail.example", "time.example"];
-    let own = ["www.shop.example".to_owned(), format!("img{}.cdn.example", round % 700)];
+    let own = ["www.shop.example".to_owned(), format!("img{}.cdn.example", round % 80)];
     let blocked = round.is_multiple_of(9).then(|| format!("t{}.ads.example", round % 4));
     let often = names[usize::from(round) * 7 % 11 % names.len()].to_owned();
     for (number, name) in (1..).zip(own.into_iter().chain([often]).chain(blocked)) {
@@ -439,7 +439,7 @@ fn http_page_in_a_browser(test: &str, browser: &str) {
     request(locked.server.address);
     drive(command, |round| match wants_pictures() {
         true => {
-            let path = format!("/img/{}.webp", u32::from(round) * 7 % 900);
+            let path = format!("/img/{}.webp", u32::from(round) * 7 % 80);
             for path in ["/news", "/style.css", &path, "/news"] {
                 fetch(address, path);
             }

@@ -16,8 +16,8 @@
 //! | cores | note some of their responses ([`Notes`]); publish counters, as without a page |
 //!
 //! Invariants
-//! 1. No core waits for the page or its clients, and none shares a lock with them.
-//! 2. Texts are made as often for a thousand clients as for one ([`Texts`]).
+//! 1. No core waits for the page or its clients, and none shares a lock with them (test `a_full_channel_drops`).
+//! 2. Texts are made as often for a thousand clients as for one (test `texts_are_json`).
 //! 3. A name is data: texts have the spelling of logs (test `hostile_names_are_text`).
 
 mod figures;
@@ -36,7 +36,7 @@ use larder_serve::log::Log;
 use larder_serve::page_server::{PageOptions, PageServer};
 use larder_serve::page_thread::{HistoryFile, PageThread, Sampler, now_s};
 use larder_serve::pages::{Demand, Document, Page, Pages, Texts, document};
-use larder_serve::record_channel::{Batch, RecordSender, channel};
+use larder_serve::record_channel::{Batch, channel};
 use larder_serve::saved::{self, Output};
 
 pub use self::figures::Figures;
@@ -96,10 +96,13 @@ pub(crate) struct Begun {
     received: Receiver<Batch>,
 }
 
-/// Prepares a page, and the notes of the cores.
-pub(crate) fn begin(options: &PageOptions, clock: Clock) -> (Begun, Notes) {
-    let (sender, received): (RecordSender, _) = channel();
-    (Begun { options: options.clone(), received }, Notes::new(sender, clock))
+/// Prepares a page, and the notes of the cores, if there are options for it.
+pub(crate) fn begin(options: Option<&PageOptions>, clock: Clock) -> (Option<Begun>, Option<Notes>) {
+    let page = options.map(|options| {
+        let (sender, received) = channel();
+        (Begun { options: options.clone(), received }, Notes::new(sender, clock))
+    });
+    page.unzip()
 }
 
 /// The page: its thread, and its server. Both end when it is dropped.
@@ -217,6 +220,7 @@ impl Taker {
 impl Sampler for Taker {
     fn take_notes(&mut self) {
         let now_s = now_s();
+        // Invariant 1: cores never wait for this end of the channel.
         for batch in self.received.try_iter() {
             let mut bytes = batch.bytes.as_slice();
             let mut state = self.shared.state();

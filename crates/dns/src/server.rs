@@ -113,8 +113,7 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
         Recorded::start(&options.operation, clock, log)?;
     let upstreams = options.forwards.iter().flat_map(|forward| forward.upstreams.iter().copied());
     let published = Arc::new(Shared::new(cores, upstreams));
-    let (page, notes) =
-        options.operation.page.as_ref().map(|page| page::begin(page, clock)).unzip();
+    let (page, notes) = page::begin(options.operation.page.as_ref(), clock);
     let places = options.operation.places();
     let supervisor = Supervisor::open(&places, supervisor_waker.clone(), signals, log)
         .map_err(ServeError::refused)?;
@@ -136,20 +135,9 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
     let running = Running::start(&options.backends, log)?;
     let beside = options.beside.as_ref().map(|beside| beside.start(senders)).transpose();
     let beside = beside.map_err(ServeError::Refused)?;
-    let figures = Arc::new(Figures {
-        cache,
-        clock,
-        published: published.clone(),
-        meters: writers.iter().map(Writer::meter).collect(),
-        backends: options.backends.clone(),
-        beside: beside.clone(),
-    });
+    let figures = figures(options, (cache, clock), &published, &writers, beside.clone());
     let page = start_page(page, &figures, options, &addresses, log)?;
-    let wake_all = Arc::new(move || wakers.iter().for_each(|waker| wake(waker)));
-    let mut loops = WorkerThreads::new("dns", wake_all, lifecycle, supervisor_waker.clone());
-    for mut driver in drivers {
-        loops.start(move || driver.run()).map_err(system("a thread for a core"))?;
-    }
+    let mut loops = start_loops(drivers, wakers, lifecycle, supervisor_waker.clone())?;
     let listeners = beside.as_ref().map(|beside| beside.listeners()).unwrap_or_default();
     let common = Common {
         figures,
@@ -287,6 +275,39 @@ impl Making<'_> {
         };
         Driver::new(parts).map_err(system("epoll"))
     }
+}
+
+/// Starts a thread for each core.
+fn start_loops(
+    drivers: Vec<Driver>,
+    wakers: Vec<Arc<Waker>>,
+    lifecycle: Arc<Lifecycle>,
+    supervisor_waker: Arc<Waker>,
+) -> Result<WorkerThreads, ServeError> {
+    let wake_all = Arc::new(move || wakers.iter().for_each(|waker| wake(waker)));
+    let mut loops = WorkerThreads::new("dns", wake_all, lifecycle, supervisor_waker);
+    for mut driver in drivers {
+        loops.start(move || driver.run()).map_err(system("a thread for a core"))?;
+    }
+    Ok(loops)
+}
+
+/// What operators are shown.
+fn figures(
+    options: &Options,
+    (cache, clock): (Cache, Clock),
+    published: &Arc<Shared>,
+    writers: &[Writer],
+    beside: Option<Arc<dyn side_query::Running>>,
+) -> Arc<Figures> {
+    Arc::new(Figures {
+        cache,
+        clock,
+        published: published.clone(),
+        meters: writers.iter().map(Writer::meter).collect(),
+        backends: options.backends.clone(),
+        beside,
+    })
 }
 
 /// Starts the page, if there is one.

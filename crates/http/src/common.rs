@@ -11,8 +11,8 @@ use larder_serve::log::Log;
 
 use crate::counts::Shared;
 use crate::loop_channel::LoopChannels;
+use crate::notes::Notes;
 use crate::options::Options;
-use crate::page::Notes;
 use crate::reload::ConfigWatch;
 use crate::store::Store;
 use crate::tls_bridge::Running;

@@ -48,7 +48,8 @@
 //! | [`reload`] | what may change while it serves |
 //! | [`snapshot`] | cached responses in a file, over a restart |
 //! | [`access_log`] | where lines of the log go |
-//! | [`page`] | the page for a browser: notes of exchanges, history, texts |
+//! | [`notes`] | facts of exchanges, for the page |
+//! | [`page`] | the page for a browser: history, tables, texts |
 //!
 //! It is a shared cache (RFC 9111, section 1): a `private` response is never stored.
 #![forbid(unsafe_code)]
@@ -76,6 +77,7 @@ pub mod health;
 pub mod key;
 pub mod loop_channel;
 pub mod message;
+pub mod notes;
 pub mod options;
 pub mod page;
 pub mod parts;

@@ -16,12 +16,11 @@
 //! | event loops | note some of their exchanges ([`Notes`]); publish counters, as without a page |
 //!
 //! Invariants
-//! 1. No event loop waits for the page or its clients, and none shares a lock with them.
-//! 2. Texts are made as often for a thousand clients as for one ([`Texts`]).
+//! 1. No event loop waits for the page or its clients, and none shares a lock with them (test `a_full_channel_drops`).
+//! 2. Texts are made as often for a thousand clients as for one (test `texts_are_json`).
 //! 3. A URL is data: texts have printable ASCII only (test `hostile_urls_are_text`).
 
 mod figures;
-mod notes;
 mod seen;
 mod texts;
 
@@ -40,9 +39,9 @@ use larder_serve::record_channel::{Batch, channel};
 use larder_serve::saved::{self, Input, Output};
 
 pub use self::figures::{Figures, Origin};
-pub use self::notes::{Note, Notes};
 use self::seen::Seen;
 use crate::counts::Counts;
+use crate::notes::{Note, Notes};
 
 /// The age at which a text is made again, seconds.
 const LISTS_S: u64 = 5;
@@ -216,6 +215,7 @@ impl Taker {
 impl Sampler for Taker {
     fn take_notes(&mut self) {
         let now_s = now_s();
+        // Invariant 1: event loops never wait for this end of the channel.
         for batch in self.received.try_iter() {
             let mut bytes = batch.bytes.as_slice();
             let mut state = self.shared.state();

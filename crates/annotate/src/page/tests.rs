@@ -20,7 +20,7 @@ fn shared() -> Shared {
     }
 }
 
-/// All texts are JSON before the first packet, too; unknown paths are none; clients get the same bytes.
+/// Invariant 2: all texts are JSON before the first packet, too; unknown paths are none; clients get the same bytes.
 #[test]
 fn texts_are_json() {
     let shared = shared();

@@ -79,7 +79,9 @@ def main():
         browser.size("wide")
         browser.open(options.url)
         browser.wait(row_of("names", NAME) + " !== undefined", "names are listed")
-        names_are_text(browser)
+        # Pictures are of other traffic.
+        if not options.pictures:
+            names_are_text(browser)
         numbers_are_shown(browser)
         axe = options.axe.read_text() if options.axe else None
         looks(browser, axe, options.pictures, "dns-page")

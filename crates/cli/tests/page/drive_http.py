@@ -71,7 +71,9 @@ def main():
         browser.size("wide")
         browser.open(options.url)
         browser.wait(row_of("urls", URL) + " !== undefined", "URLs are listed")
-        urls_are_text(browser)
+        # Pictures are of other traffic.
+        if not options.pictures:
+            urls_are_text(browser)
         numbers_are_shown(browser)
         axe = options.axe.read_text() if options.axe else None
         looks(browser, axe, options.pictures, "http-page")

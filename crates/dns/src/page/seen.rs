@@ -10,7 +10,8 @@
 //!
 //! Invariants
 //! 1. Each table has the bound above, whatever clients send (test `tables_are_bounded`).
-//! 2. Time is an argument.
+//!
+//! Time is an argument.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -35,7 +35,7 @@ fn json(shared: &Shared, path: &str) -> Value {
     serde_json::from_slice(&shared.get(path).expect(path).content).expect("JSON")
 }
 
-/// All texts are JSON before the first query, too; unknown paths are none; clients get the same bytes.
+/// Invariant 2: all texts are JSON before the first query, too; unknown paths are none; clients get the same bytes.
 #[test]
 fn texts_are_json() {
     let shared = shared(None);

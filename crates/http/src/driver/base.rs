@@ -22,7 +22,7 @@ use crate::access_log::AccessLog;
 use crate::coalescing::{Flight, Left, Outcome, Waiter};
 use crate::core::{Core, Fetch, Net};
 use crate::loop_channel::{LoopChannels, Message};
-use crate::page::Notes;
+use crate::notes::Notes;
 
 /// A point in time.
 #[derive(Debug, Clone, Copy, Default)]

@@ -11,7 +11,8 @@
 //!
 //! Invariants
 //! 1. Each table has the bound above, whatever clients send (test `tables_are_bounded`).
-//! 2. Time is an argument.
+//!
+//! Time is an argument.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -19,7 +20,7 @@ use std::net::IpAddr;
 use larder_serve::durations::Durations;
 use larder_serve::recent::{Recent, Row};
 
-use super::notes::Note;
+use crate::notes::Note;
 
 /// The exchanges that are listed.
 pub const TAIL_MAX: usize = 100;

@@ -1,7 +1,7 @@
 use serde_json::Value;
 
-use super::notes::tests::exchange;
 use super::*;
+use crate::notes::tests::exchange;
 use crate::options::{Options, OriginAddress};
 use crate::server::Running;
 
@@ -30,7 +30,8 @@ fn json(shared: &Shared, path: &str) -> Value {
     serde_json::from_slice(&shared.get(path).expect(path).content).expect("JSON")
 }
 
-/// All texts are JSON before the first request, too; unknown paths are none; the document is whole.
+/// Invariant 2: all texts are JSON before the first request, too; unknown paths are none; clients get the same
+/// bytes; the document is whole.
 #[test]
 fn texts_are_json() {
     let running = running();
@@ -39,6 +40,8 @@ fn texts_are_json() {
         assert!(json(&shared, path).is_object(), "{path}");
         assert!(!shared.is_public(path));
     }
+    let lists = || shared.get("/api/lists").expect("lists").content;
+    assert!(Arc::ptr_eq(&lists(), &lists()));
     assert!(shared.is_public("/") && !shared.is_public("/metrics"));
     for path in ["/api/history/2h", "/api/history/", "/api", ""] {
         assert!(shared.get(path).is_none(), "{path}");

@@ -8,9 +8,9 @@ use larder_serve::history::{rate, rounded};
 use larder_serve::recent::Recent;
 use serde_json::{Value, json};
 
-use super::notes::Note;
 use super::seen::UrlRow;
 use super::{Memory, RECENT_S, Shared, place, refused};
+use crate::notes::Note;
 
 /// Rows of a list.
 const ROWS_MAX: usize = 100;

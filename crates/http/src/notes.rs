@@ -176,7 +176,7 @@ fn part<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
     use larder_serve::record_channel::channel;
 
