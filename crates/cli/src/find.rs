@@ -5,6 +5,7 @@
 
 mod alerts;
 mod flows;
+mod reader;
 mod rows;
 
 use std::io::IsTerminal;
@@ -230,15 +231,23 @@ fn packets(
         [Place::Directory(path)] => {
             let mut finder = Finder::open(path).map_err(|error| in_folder(path, &error))?;
             let (query, options) = (&question.query, question.options);
-            let mut idle = || match stopped() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            let is_pipe = settings.write.as_deref() == Some(Path::new("-"));
+            let (mut reader, mut has_gone) = (reader::Reader::new(is_pipe), false);
+            let mut idle = || {
+                has_gone = reader.has_gone();
+                match has_gone || stopped() {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
             };
             finder.stop_when(Arc::clone(&limits.stop));
             let found = match settings.follow {
                 true => finder.follow(query, options, &mut idle, &mut visit),
                 false => question.find(&mut finder, &mut visit),
             };
+            if has_gone {
+                return Err(Failure::closed_pipe());
+            }
             (found.map_err(|error| in_folder(path, &error))?, Vec::new())
         }
         places => {

@@ -265,6 +265,28 @@ fn several_stores_are_searched() {
     }
 }
 
+/// A search that follows ends quietly when its reader has gone, also if no packet is found.
+#[test]
+fn following_ends_with_its_reader() {
+    let scratch = store();
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let line = "find -d kept --follow -w - 203.0.113.9".split_whitespace();
+    let mut command = scratch.larder();
+    let mut child = command.args(line).stdout(writer).spawn().expect("it runs");
+    // The child alone has the other end.
+    drop(command);
+    let mut head = [0; 8];
+    let mut reader = reader;
+    std::io::Read::read_exact(&mut reader, &mut head).expect("the header of a capture");
+    drop(reader);
+    let mut status = None;
+    larder_testkit::wait::until_so("the search ends", || {
+        status = child.try_wait().expect("a child");
+        status.is_some()
+    });
+    assert_eq!(status.and_then(|status| status.code()), Some(141));
+}
+
 /// Pinned packets outlive their segment: they are found, by name, with the others. The query of a pin
 /// has no times, and a wrong one is marked.
 #[test]

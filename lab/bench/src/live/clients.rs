@@ -20,7 +20,8 @@ const TURN: Duration = Duration::from_secs(1);
 /// How long a client waits for a response.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits for `begins`, and fetches until `stop`, on `core`; adds the responses to `fetched`. An error: what was refused.
+/// Waits for `begins`, and fetches until `stop`, on `core`; adds the responses to `fetched`. An error:
+/// what was refused.
 pub fn fetch(
     socket: &Path,
     core: usize,
