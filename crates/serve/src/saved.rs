@@ -60,11 +60,11 @@ pub fn parse<T>(
 
 /// Writes bytes next to `path`, and renames the file.
 pub fn write(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".part");
-    let beside = PathBuf::from(beside);
-    access.create(&beside)?.write_all(bytes)?;
-    fs::rename(&beside, path)
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    access.create(&part)?.write_all(bytes)?;
+    fs::rename(&part, path)
 }
 
 /// The bytes of a file that is written.
