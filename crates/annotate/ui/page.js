@@ -288,9 +288,6 @@ function pickBySliders() {
 
 // Asking the server
 
-/** Turns between two requests for the charts of a range. */
-const HISTORY_TURNS = { '1m': 1, '1h': 10 };
-
 async function askForStats() {
   state.stats = await json('/api/stats');
   showStats(state.stats);
@@ -302,7 +299,7 @@ const TASKS = [
     state.lists = await json('/api/lists');
     showLists(state.lists);
   } },
-  { turns: () => HISTORY_TURNS[state.range] || 60, run: askHistory },
+  { turns: () => historyTurns(state.range), run: askHistory },
   { turns: () => 10, run: async () => {
     if (!state.stats.store) return;
     state.segments = await json('/segments');

@@ -125,3 +125,60 @@ function startPage(ask, all, pick) {
   followSystem();
   return turn();
 }
+
+/** Turns between two requests for the charts of a range. */
+const HISTORY_TURNS = { '1m': 1, '1h': 10 };
+const historyTurns = (range) => HISTORY_TURNS[range] || 60;
+
+let showFiltered = null;
+
+/** Shows the last rows with a text. */
+function filterTail(text) {
+  $('tail-filter').value = text;
+  showFiltered();
+  $('tail-filter').focus();
+}
+
+/** Starts the page of a server: `shows` has what shows its texts, `sort` is the element with the order of a list. */
+function startServerPage(state, shows, sort) {
+  showFiltered = shows.showTail;
+  const ask = async () => {
+    state.stats = await json('/api/stats');
+    shows.showStats(state.stats);
+    return state.stats.poll_ms;
+  };
+  const all = [
+    { turns: () => 2, run: async () => {
+      const recent = await json('/api/recent');
+      shows.showRecent(recent);
+      if (state.isPaused) return;
+      state.recent = recent;
+      shows.showTail();
+    } },
+    { turns: () => 5, run: async () => {
+      state.lists = await json('/api/lists');
+      shows.showLists(state.lists);
+    } },
+    { turns: () => historyTurns(state.range), run: async () => {
+      state.history = await json(`/api/history/${state.range}`);
+      shows.showHistory(state.history);
+    } },
+  ];
+  $(sort).addEventListener('change', () => state.lists && shows.showLists(state.lists));
+  $('tail-filter').addEventListener('input', shows.showTail);
+  $('tail-pause').addEventListener('click', () => {
+    state.isPaused = !state.isPaused;
+    $('tail-pause').setAttribute('aria-pressed', String(state.isPaused));
+  });
+  document.addEventListener('keydown', (event) => {
+    if (event.key === '/' && !isTyping(event) && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      event.preventDefault();
+      $('tail-filter').focus();
+    } else if (event.key === 'Escape' && event.target === $('tail-filter')) {
+      filterTail('');
+    }
+  });
+  // Charts have the width of the window.
+  window.addEventListener('resize', () => state.history && shows.showHistory(state.history));
+  return startPage(ask, all, (range) => { state.range = range; });
+}

@@ -267,3 +267,26 @@ def token_is_asked(browser, url, token, row):
         browser.key("Enter", text="\r")
         browser.wait(shown, f"after the token {text}: {shown}")
     browser.wait("document.getElementById('token-form').hidden", "the form is hidden")
+
+
+def tail_is_filtered(browser, table, text, part):
+    """The button of a row leads to the last rows with its text, of which each has this part; keys filter, and undo it."""
+    rows = "document.querySelectorAll('#tail tbody tr').length"
+    browser.click(f"[...{row_of(table, text)}.querySelectorAll('button')].find((b) => b.textContent === 'Show')")
+    browser.wait(f"document.getElementById('tail-filter').value === {json.dumps(text)}", "the text is the filter")
+    every = f"every((row) => row.textContent.includes({json.dumps(part)}))"
+    check(browser.run(f"[...document.querySelectorAll('#tail tbody tr')].{every}"), "other rows are shown")
+    few = browser.run(rows)
+    browser.key("Escape")
+    browser.wait(f"{rows} > {few}", "Escape shows all rows")
+    browser.run("document.activeElement.blur()")
+    browser.key("/", "Slash", "/")
+    check(browser.run("document.activeElement.id") == "tail-filter", "/ leads to the filter")
+
+
+def rows_are_sorted(browser, table, text, orders):
+    """A table has a row with this text in each order."""
+    for order in orders:
+        script = f"const s = document.getElementById('{table}-sort'); s.value = '{order}'; s.dispatchEvent(new Event('change'))"
+        browser.run(f"(() => {{ {script} }})()")
+        browser.wait(row_of(table, text) + " !== undefined", f"{table} by {order}")

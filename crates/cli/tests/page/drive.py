@@ -11,15 +11,11 @@ Needs Python 3 (standard library only), the browser and tshark. Ends with status
 thing that is not as it should be.
 """
 
-import argparse
-import json
-import pathlib
 import subprocess
 import urllib.parse
 
-import browser as browser_module
-from browser import Browser, charts_of_ranges, check, looks, policy_holds, row_of, rows_move, text_is_plain
-from firefox import Firefox
+from browser import charts_of_ranges, check, row_of, rows_move, text_is_plain
+from driver import drive
 
 NAME = "www.shop.example"
 MARKUP = "<script>window.harmed=1</script>.example"
@@ -87,45 +83,23 @@ def names_are_text(browser):
     text_is_plain(browser)
 
 
-def token_is_asked(browser, url, token):
-    """A larder with a token shows nothing before it has it; segments come with it."""
-    browser_module.token_is_asked(browser, url, token, row_of("names", NAME))
+def shows(browser, _is_picture):
+    browser.wait("document.querySelector('#legend li')", "traffic has names")
+    browser.wait(row_of("conflicts", "www.bank.example") + " !== undefined", "a conflict is listed")
+    names_are_text(browser)
+    charts_of_ranges(browser, 6)
+
+
+def uses(browser):
+    searches(browser)
+    rows_move(browser, "names")
+    check(packets(browser.downloaded()) > 0, "a segment has no packets")
+
+
+def segments_are_there(browser):
     browser.click("document.querySelector('#segments button')")
     check(packets(browser.downloaded()) > 0, "a segment has no packets")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    for name in ("folder", "url", "locked", "token"):
-        parser.add_argument(name)
-    parser.add_argument("--axe", type=pathlib.Path)
-    parser.add_argument("--pictures", type=pathlib.Path)
-    parser.add_argument("--firefox", action="store_true")
-    options = parser.parse_args()
-    folder = pathlib.Path(options.folder)
-    browser = (Firefox if options.firefox else Browser)(folder)
-    try:
-        browser.size("wide")
-        browser.open(options.url)
-        browser.wait(row_of("names", NAME) + " !== undefined", "names are listed")
-        browser.wait("document.querySelector('#legend li')", "traffic has names")
-        browser.wait(row_of("conflicts", "www.bank.example") + " !== undefined", "a conflict is listed")
-        names_are_text(browser)
-        charts_of_ranges(browser, 6)
-        axe = options.axe.read_text() if options.axe else None
-        looks(browser, axe, options.pictures, "page")
-        searches(browser)
-        rows_move(browser, "names")
-        check(packets(browser.downloaded()) > 0, "a segment has no packets")
-        # A wrong search is status 400, which browsers log as an error.
-        errors = [error for error in browser.errors if "400" not in json.dumps(error)]
-        check(not errors, f"errors in the console: {errors}")
-        policy_holds(browser)
-        token_is_asked(browser, options.locked, options.token)
-    finally:
-        browser.end()
-    print("the page works")
-
-
 if __name__ == "__main__":
-    main()
+    drive("page", row_of("names", NAME), shows, uses, segments_are_there)

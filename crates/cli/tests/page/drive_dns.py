@@ -7,11 +7,8 @@ URL is a larder with the queries of the test; LOCKED_URL one that wants TOKEN. T
 drive.py. Ends with status 1 and a message at the first thing that is not as it should be.
 """
 
-import argparse
-import pathlib
-
-from browser import Browser, charts_of_ranges, check, looks, policy_holds, row_of, rows_move, text_is_plain, token_is_asked
-from firefox import Firefox
+from browser import charts_of_ranges, check, row_of, rows_are_sorted, rows_move, tail_is_filtered, text_is_plain
+from driver import drive
 
 NAME = "www.shop.example."
 # Names in the spelling of the query log.
@@ -40,19 +37,16 @@ def numbers_are_shown(browser):
     browser.wait("document.getElementById('legend').textContent.includes('NOERROR')", "the chart has codes")
 
 
-def hands(browser):
-    """A button leads to the last responses for a name; keys move, filter and undo it; the list can be held."""
-    rows = "document.querySelectorAll('#tail tbody tr').length"
-    browser.click(f"[...{row_of('names', NAME)}.querySelectorAll('button')].find((b) => b.textContent === 'Show')")
-    browser.wait(f"document.getElementById('tail-filter').value === '{NAME}'", "the name is the filter")
-    shown = browser.run("[...document.querySelectorAll('#tail tbody tr')].every((row) => row.textContent.includes('www.shop'))")
-    check(shown, "other names are shown")
-    few = browser.run(rows)
-    browser.key("Escape")
-    browser.wait(f"{rows} > {few}", "Escape shows all responses")
-    browser.run("document.activeElement.blur()")
-    browser.key("/", "Slash", "/")
-    check(browser.run("document.activeElement.id") == "tail-filter", "/ leads to the filter")
+def shows(browser, is_picture):
+    # Pictures are of other traffic.
+    if not is_picture:
+        names_are_text(browser)
+    numbers_are_shown(browser)
+
+
+def uses(browser):
+    """Rows lead to the last responses; keys move and filter; the list can be held."""
+    tail_is_filtered(browser, "names", NAME, "www.shop")
     browser.type("no such name")
     browser.wait("document.getElementById('tail').textContent.includes('None of the last')", "no response matches")
     browser.key("Escape")
@@ -60,39 +54,8 @@ def hands(browser):
     check(browser.run("document.getElementById('tail-pause').getAttribute('aria-pressed')") == "true", "pause is pressed")
     browser.click("document.getElementById('tail-pause')")
     rows_move(browser, "names")
-    for sort in ("misses", "failures", "clients", "responses"):
-        script = f"const s = document.getElementById('names-sort'); s.value = '{sort}'; s.dispatchEvent(new Event('change'))"
-        browser.run(f"(() => {{ {script} }})()")
-        browser.wait(row_of("names", NAME) + " !== undefined", f"names by {sort}")
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    for name in ("folder", "url", "locked", "token"):
-        parser.add_argument(name)
-    parser.add_argument("--axe", type=pathlib.Path)
-    parser.add_argument("--pictures", type=pathlib.Path)
-    parser.add_argument("--firefox", action="store_true")
-    options = parser.parse_args()
-    browser = (Firefox if options.firefox else Browser)(pathlib.Path(options.folder))
-    try:
-        browser.size("wide")
-        browser.open(options.url)
-        browser.wait(row_of("names", NAME) + " !== undefined", "names are listed")
-        # Pictures are of other traffic.
-        if not options.pictures:
-            names_are_text(browser)
-        numbers_are_shown(browser)
-        axe = options.axe.read_text() if options.axe else None
-        looks(browser, axe, options.pictures, "dns-page")
-        hands(browser)
-        check(not browser.errors, f"errors in the console: {browser.errors}")
-        policy_holds(browser)
-        token_is_asked(browser, options.locked, options.token, row_of("names", NAME))
-    finally:
-        browser.end()
-    print("the page works")
+    rows_are_sorted(browser, "names", NAME, ("misses", "failures", "clients", "responses"))
 
 
 if __name__ == "__main__":
-    main()
+    drive("dns-page", row_of("names", NAME), shows, uses)
