@@ -51,12 +51,16 @@ fn ports_and_files() {
     says(&lines, "FAIL", "192.0.2.77", "no address of this machine");
     scratch.write(
         "larder.toml",
-        "[dns]\nlisten = \"127.0.0.1:0\"\nroot-hints = \"none/hints\"\n".replace('-', "_"),
+        "[dns]\nlisten = \"127.0.0.1:0\"\nrecurse = true\nroot-hints = \"none/hints\"\n"
+            .replace('-', "_"),
     );
     let (code, lines) = doctor(&mut scratch.larder(), "doctor dns");
     assert_eq!(code, Some(1));
     says(&lines, "FAIL", "none/hints", "correct the path");
-    scratch.write("larder.toml", "[dns]\nlisten = \"127.0.0.1:0\"\nroot_hints = \".\"\n");
+    scratch.write(
+        "larder.toml",
+        "[dns]\nlisten = \"127.0.0.1:0\"\nrecurse = true\nroot_hints = \".\"\n",
+    );
     let (code, lines) = doctor(&mut scratch.larder(), "doctor dns");
     assert_eq!(code, Some(1));
     says(&lines, "FAIL", "dns .", "name a file in it");
