@@ -100,6 +100,12 @@ fn refuse(settings: &Find, places: &[Place]) -> Result<(), Failure> {
             settings.format
         )));
     }
+    if settings.format == "parquet" && !cfg!(feature = "parquet") {
+        return Err(Failure::usage(
+            "--format parquet: this build cannot write Parquet; build it with `--features parquet`, or \
+             take ecs or zeek, which have the same fields",
+        ));
+    }
     let is_binary = matches!(settings.format, "ipfix" | "parquet");
     if is_binary && std::io::stdout().is_terminal() {
         return Err(Failure::usage(format!(

@@ -306,6 +306,7 @@ fn access_log() {
         (&found[7]["status"], &found[7]["error"]),
         (&200.into(), &"closed before its end".into())
     );
+    assert_eq!(found[7]["client"], "127.0.0.1", "also of one that has gone");
     let bytes = found[7]["body_bytes"].as_u64().expect("a number");
     assert!((500..50_000_000).contains(&bytes), "{bytes}");
 

@@ -249,7 +249,7 @@ fn refusal(status: u16) -> Response<Infallible> {
         401 => "send the token: Authorization: Bearer TOKEN\n",
         403 => "pages of other sites get no data\n",
         421 => "this host is not served here; --ui-hosts allows more names\n",
-        404 => "there are / and /metrics\n",
+        404 => "there are /, /api/stats, /api/recent, /api/lists, /api/history/1h and /metrics\n",
         405 => "ask with GET or HEAD\n",
         431 => "ask with fewer fields\n",
         _ => "ask as HTTP/1.1 has it\n",

@@ -3,7 +3,7 @@
 //! ```text
 //! four times a second   notes
 //! once a second         a sample
-//! once a minute         the file, and at the end
+//! once a minute         the file, and at the beginning and the end
 //! ```
 //!
 //! Invariants
@@ -74,7 +74,7 @@ impl HistoryFile {
     pub fn save(&mut self, bytes: &[u8]) {
         let saved = saved::write(&self.path, bytes, self.access);
         if let (Err(error), true) = (&saved, self.is_saved) {
-            let event = self.log.error("history not written");
+            let event = self.log.error("history not written; correct the path or its permissions");
             event.text("file", self.path.display()).text("error", error);
         }
         self.is_saved = saved.is_ok();
@@ -118,6 +118,10 @@ pub fn now_s() -> u64 {
 
 fn run(mut sampler: impl Sampler, mut file: Option<HistoryFile>, ends: &AtomicBool) {
     let (mut sampled, mut sampled_s) = (Instant::now(), now_s());
+    // A file that cannot be written is noticed at once.
+    if let Some(file) = &mut file {
+        file.save(&sampler.bytes());
+    }
     while !ends.load(Ordering::Acquire) {
         thread::park_timeout(TURN);
         sampler.take_notes();
@@ -187,13 +191,13 @@ mod tests {
                 self.1 = true;
             }
             fn bytes(&self) -> Vec<u8> {
-                vec![self.0, u8::from(self.1)]
+                [&b"larder01"[..], &[self.0, u8::from(self.1)]].concat()
             }
         }
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("history");
         let file = HistoryFile::new(path.clone(), Access::PRIVATE, log());
         drop(PageThread::start(Numbers(0, false), Some(file)).expect("a thread"));
-        assert_eq!(std::fs::read(&path).expect("written"), [7, 1]);
+        assert_eq!(std::fs::read(&path).expect("written"), b"larder01\x07\x01");
     }
 }

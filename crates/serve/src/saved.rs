@@ -31,10 +31,13 @@ pub fn load<T>(
     magic: &[u8; 8],
     read: impl FnOnce(&mut Input<'_>) -> Option<T>,
 ) -> Result<Option<T>, String> {
-    let file = match fs::File::open(path) {
+    // A pipe would keep the program waiting.
+    match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file.map_err(|error| error.to_string())?,
-    };
+        Ok(about) if !about.is_file() => return Err("it is no regular file".to_owned()),
+        _ => {}
+    }
+    let file = fs::File::open(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     let taken = file.take(BYTES_MAX + 1).read_to_end(&mut bytes);
     taken.map_err(|error| error.to_string())?;
@@ -58,14 +61,46 @@ pub fn parse<T>(
     value.ok_or_else(|| "its content is not valid".to_owned())
 }
 
-/// Writes bytes next to `path`, and renames the file.
+/// Writes bytes next to `path`, and renames the file. A link is followed first.
+///
+/// # Errors
+/// Also for what is no such file: devices, directories, and files with other content stay as they are.
 pub fn write(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    may_replace(&path, bytes)?;
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
-    access.create(&part)?.write_all(bytes)?;
-    fs::rename(&part, path)
+    // What an earlier run left, or a link that another user made.
+    match fs::remove_file(&part) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let new = &mut fs::OpenOptions::new();
+    access.open(new.write(true).create_new(true), &part)?.write_all(bytes)?;
+    fs::rename(&part, &path)
 }
+
+/// An error for what should not be replaced by these bytes.
+fn may_replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let Ok(about) = fs::metadata(path) else { return Ok(()) };
+    let refused = |what: &str| {
+        let text = format!("{what}, which is not replaced; name another file");
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
+    };
+    if !about.is_file() {
+        return refused("it is no regular file");
+    }
+    let (mut head, ours) = (Vec::new(), bytes.get(..NAME_BYTES).unwrap_or(bytes));
+    fs::File::open(path)?.take(NAME_BYTES as u64).read_to_end(&mut head)?;
+    match head.is_empty() || head == ours {
+        true => Ok(()),
+        false => refused("it has other content"),
+    }
+}
+
+/// Bytes of a file's beginning that all versions of a program share.
+const NAME_BYTES: usize = 7;
 
 /// The bytes of a file that is written.
 #[derive(Debug)]
@@ -217,6 +252,36 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
         assert!(load(&path, b"larder01", read).is_err());
         assert!(load(folder.path(), MAGIC, read).is_err());
+    }
+
+    /// Files of others stay as they are, and devices; links are followed.
+    #[test]
+    fn only_such_files_are_replaced() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        let bytes = bytes_of(&content());
+        fs::write(path("notes"), "my notes").expect("written");
+        fs::create_dir(path("folder")).expect("made");
+        fs::write(path("other"), "larder91 of another program").expect("written");
+        drop(std::os::unix::net::UnixListener::bind(path("socket")).expect("a socket"));
+        for name in ["notes", "folder", "socket", "other"] {
+            let error = write(&path(name), &bytes, Access::PRIVATE).expect_err(name);
+            assert!(error.to_string().contains("not replaced; name another file"), "{error}");
+        }
+        assert_eq!(fs::read(path("notes")).expect("read"), b"my notes");
+        fs::write(path("empty"), "").expect("written");
+        fs::write(path("older"), "larder09 of another version").expect("written");
+        symlink(path("older"), path("link")).expect("made");
+        for name in ["empty", "older", "link"] {
+            write(&path(name), &bytes, Access::PRIVATE).expect(name);
+        }
+        assert!(fs::symlink_metadata(path("link")).expect("a link").is_symlink());
+        assert!(load(&path("socket"), MAGIC, read).is_err());
+        symlink(path("notes"), path("empty.part")).expect("made");
+        write(&path("empty"), &bytes, Access::PRIVATE).expect("over a link");
+        assert_eq!(fs::read(path("notes")).expect("read"), b"my notes");
+        assert_eq!(load(&path("older"), MAGIC, read), Ok(Some(content())));
     }
 
     /// Invariant 1: each byte that is changed or missing is noticed; with a right checksum too, no length is believed.

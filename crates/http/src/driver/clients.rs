@@ -285,6 +285,10 @@ impl Clients {
             expects_proxy,
             permit: None,
         };
+        // Logs have the address also of a client that is soon gone.
+        if base.access_log.is_some() || base.notes.is_some() {
+            client.known_peer();
+        }
         // Connections over TLS were counted before, and a client of HTTP/2 has one for each of its
         // requests.
         if client.close_state.is_none() && !expects_proxy && !self.admit(base, &mut client) {

@@ -206,8 +206,12 @@ impl<B> Client<B> {
             match transfer::read_into(&self.socket, &mut bytes[..room]) {
                 Ok(0) => return Ok(true),
                 Ok(count) => {
+                    // A head has its time from its first byte on: else a byte now and then would keep the
+                    // place of another client.
+                    if self.received.is_empty() {
+                        self.deadline_ms = progress_ms.unwrap_or(self.deadline_ms);
+                    }
                     self.received.extend_from_slice(&bytes[..count]);
-                    self.deadline_ms = progress_ms.unwrap_or(self.deadline_ms);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),

@@ -300,12 +300,12 @@ fn bodies_may_give_time() {
     assert_eq!(world.script.changes, [Change::Accepted, Change::Stalled]);
 }
 
-/// With one request a connection a client can do nothing to get more time; otherwise each byte
-/// gives more. A client that has all bytes of a body so far may wait, and its time begins again
+/// A client can do nothing to get more time for a request. A client that has all bytes of a body so far may wait, and its time begins again
 /// afterwards.
 #[test]
 fn slow_clients_are_dropped_in_time() {
-    for (mode, dropped_ms) in [(Mode::OneRequest, 10_000), (Mode::KeepAlive, 16_000)] {
+    let dropped_ms = 10_000;
+    for mode in [Mode::OneRequest, Mode::KeepAlive] {
         let mut world = World::new(mode, Limits::default());
         assert_eq!(world.server.wait_ms(0), None);
         let mut client = world.client("GET /text");
