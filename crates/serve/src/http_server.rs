@@ -79,7 +79,8 @@ pub enum Mode {
     /// receiving the response. Content of the request is not read.
     OneRequest,
     /// As the client wishes. [`Limits::stall_ms`] begins with the first byte of a request, and again with
-    /// each byte of its response. A request with content is refused, because the content would be read as the next request.
+    /// each byte of its response. A request with content is refused, because the content would be read
+    /// as the next request.
     KeepAlive,
     /// No requests: each client gets the body of [`Respond::greet`] until it ends. The server drops bytes
     /// that the client sends, and continues if the client ends its side: it may still receive.

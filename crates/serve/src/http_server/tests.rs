@@ -300,8 +300,8 @@ fn bodies_may_give_time() {
     assert_eq!(world.script.changes, [Change::Accepted, Change::Stalled]);
 }
 
-/// A client can do nothing to get more time for a request. A client that has all bytes of a body so far may wait, and its time begins again
-/// afterwards.
+/// A client can do nothing to get more time for a request. A client that has all bytes of a body so
+/// far may wait, and its time begins again afterwards.
 #[test]
 fn slow_clients_are_dropped_in_time() {
     let dropped_ms = 10_000;
