@@ -52,8 +52,8 @@ fn record_of(number: u64, row: &Row) -> Option<FlowRecord> {
         end_reason: EndReason::InputEnd,
         ..FlowRecord::blank()
     };
-    let chosen = |name: &&Name| row.chosen.iter().flatten().all(|(of, _)| of != *name);
-    record.destination.candidates.extend(row.names.iter().filter(chosen).cloned());
+    let is_other = |name: &&Name| row.chosen.iter().flatten().all(|(of, _)| of != *name);
+    record.destination.candidates.extend(row.names.iter().filter(is_other).cloned());
     Some(record)
 }
 

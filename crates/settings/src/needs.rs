@@ -123,7 +123,7 @@ mod tests {
         let variable = "environment variable LARDER_ANNOTATE_LINGER: it has no effect without --quiet or \
                         --names; add --quiet, or unset it";
         assert_eq!(refused(&["--linger", "9s"], "", None), flag);
-        assert_eq!(refused(&["--linger", "5s"], "", None), flag, "the default, in so many words");
+        assert_eq!(refused(&["--linger", "5s"], "", None), flag, "a flag at its default");
         assert_eq!(refused(&["--linger", "9s", "--quiet=false"], "", None), flag);
         assert_eq!(refused(&["--linger", "9s"], "quiet = false", None), flag);
         assert_eq!(refused(&[], "linger = '9s'", None), file);

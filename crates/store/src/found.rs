@@ -198,7 +198,7 @@ impl FoundFlows {
     /// The flows, those with the most bytes first, with the names that the store of `finder` has:
     /// of the segments in which packets were found.
     pub fn rows(&self, finder: &Finder) -> Result<Vec<Row>, StoreError> {
-        let mut by_ends: HashMap<FlowKey, Vec<Row>> = HashMap::new();
+        let mut by_ends: HashMap<Option<FlowKey>, Vec<Row>> = HashMap::new();
         for (key, counts) in &self.flows {
             let row = Row {
                 key: *key,
@@ -208,11 +208,10 @@ impl FoundFlows {
                 names: Vec::new(),
                 chosen: [None, None],
             };
-            let ends = key.map_or(NO_FLOW, FlowKey::unscoped);
-            by_ends.entry(ends).or_default().push(row);
+            by_ends.entry(key.map(FlowKey::unscoped)).or_default().push(row);
         }
         finder.events_of(&self.segments, &mut |event| {
-            let rows = by_ends.get_mut(&event.key).into_iter().flatten();
+            let rows = by_ends.get_mut(&Some(event.key)).into_iter().flatten();
             rows.for_each(|row| row.take(&event));
         })?;
         let mut rows: Vec<Row> = by_ends.into_values().flatten().collect();
@@ -220,16 +219,6 @@ impl FoundFlows {
         Ok(rows)
     }
 }
-
-/// Where packets without a flow are: no packet has this key.
-const NO_FLOW: FlowKey = FlowKey {
-    low: Addr([0xff; 16]),
-    high: Addr([0; 16]),
-    low_port: 0,
-    high_port: 0,
-    protocol: 255,
-    scope: Scope::NONE,
-};
 
 impl Row {
     /// Takes the names of an event, if it is about this flow.

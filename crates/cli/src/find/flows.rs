@@ -230,8 +230,10 @@ fn joined(of_places: Vec<OfPlace>) -> Vec<Row> {
     let mut of_places = of_places.into_iter();
     let (Some(first), rest) = (of_places.next(), of_places) else { return Vec::new() };
     let mut rows = first.rows;
+    // One store has nothing to join with.
+    let of_first = rows.iter().enumerate().filter(|_| rest.len() > 0);
     let mut known: HashMap<Option<FlowKey>, usize> =
-        rows.iter().enumerate().map(|(at, row)| (row.key, at)).collect();
+        of_first.map(|(at, row)| (row.key, at)).collect();
     for row in rest.flat_map(|of_place| of_place.rows) {
         match known.get(&row.key) {
             Some(&at) => rows[at].join(row),
