@@ -38,9 +38,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::block::{self, Interface, PLACE_BYTES};
 use crate::files::{self, Kind, SEGMENTS};
+use crate::flow_event::Choice;
 use crate::flows::Flows;
 use crate::index::{Damaged, Index, NAMELESS, reversed};
-use crate::journal::StoredEvent;
+use crate::journal::{FlowSpan, Head, StoredEvent};
 use crate::options::StoreError;
 use crate::query::{Query, Term};
 use places::Place;
@@ -301,7 +302,7 @@ impl Finder {
         let mut made = HashMap::new();
         let spans = match query.needs_events() {
             true => self.spans(numbers, query, options, is_scan, &mut made)?,
-            false => (query.terms.iter().map(|_| Spans::default()).collect(), BTreeSet::new()),
+            false => (query.terms.iter().map(|_| Spans::new(self.seed)).collect(), BTreeSet::new()),
         };
         let (spans, runs) = spans;
         let mut search = Search {
@@ -398,8 +399,8 @@ impl Finder {
         is_scan: bool,
         made: &mut HashMap<u64, Opened>,
     ) -> Result<(Vec<Spans>, BTreeSet<u64>), StoreError> {
-        let (mut events, mut runs) = (Vec::new(), BTreeSet::new());
-        let mut ends = Vec::new();
+        let mut spans: Vec<Spans> = query.terms.iter().map(|_| Spans::new(self.seed)).collect();
+        let (mut runs, mut ends, mut found) = (BTreeSet::new(), Vec::new(), Notes::default());
         for number in numbers {
             if self.is_unwanted.load(Ordering::Acquire) {
                 break;
@@ -407,87 +408,90 @@ impl Finder {
             let Some(mut opened) = self.open_segment(*number)? else { continue };
             let run = opened.index.identity.run;
             runs.insert(run);
-            let found = match events_of(&opened.index, query, options, is_scan) {
-                Ok(found) => found,
-                Err(Damaged) => {
-                    opened.look_through(self.seed).map_err(StoreError::at(&opened.path))?;
-                    events_of(&opened.index, query, options, is_scan).unwrap_or_default()
-                }
-            };
-            events.extend(found.named.into_iter().map(|(term, event)| (term, event, run)));
-            ends.extend(found.ends);
+            if found.read(&opened.index, query, options, is_scan) == Err(Damaged) {
+                opened.look_through(self.seed).map_err(StoreError::at(&opened.path))?;
+                // What was made just now is sound.
+                let _ = found.read(&opened.index, query, options, is_scan);
+            }
+            found.named.iter().for_each(|(term, flow)| spans[*term].add(*flow, run));
+            ends.extend(found.ends.iter().map(|flow| (*flow, run)));
             if opened.flows.is_some() && made.len() < MADE_MAX {
                 made.insert(*number, opened);
             }
         }
-        let mut spans: Vec<Spans> = query.terms.iter().map(|_| Spans::default()).collect();
-        for (term, event, run) in events {
-            let run_end = runs.range(run + 1..).next().copied().unwrap_or(u64::MAX);
-            spans[term].add(&event, run_end);
-        }
         for of_term in &mut spans {
-            ends.iter().for_each(|event| of_term.limit(event));
+            of_term.end_runs(&runs);
+            ends.iter().for_each(|(flow, run)| of_term.limit(*flow, *run));
         }
         Ok((spans, runs))
     }
 }
 
-/// The events of an index that match.
+/// The flows of an index that match.
 #[derive(Debug, Default)]
 struct Notes {
     /// Flows that meet a condition about names, and its number.
-    named: Vec<(usize, StoredEvent)>,
+    named: Vec<(usize, FlowSpan)>,
     /// Flows that have ended; their names may be in another index.
-    ends: Vec<StoredEvent>,
+    ends: Vec<FlowSpan>,
 }
 
-fn events_of(
-    index: &Index,
-    query: &Query,
-    options: FindOptions,
-    is_scan: bool,
-) -> Result<Notes, Damaged> {
-    let mut events = Notes::default();
-    if is_scan {
-        for event in index.events()? {
-            if event.end.is_some() {
-                events.ends.push(event.clone());
+impl Notes {
+    /// Reads those of another index. The memory stays: it is that of a thousand flows.
+    fn read(
+        &mut self,
+        index: &Index,
+        query: &Query,
+        options: FindOptions,
+        is_scan: bool,
+    ) -> Result<(), Damaged> {
+        self.named.clear();
+        self.ends.clear();
+        if is_scan {
+            for event in index.events()? {
+                if event.end.is_some() {
+                    self.ends.push(event.span());
+                }
+                let terms = terms_of(&event, query, options);
+                self.named.extend(terms.map(|term| (term, event.span())));
             }
-            let terms = terms_of(&event, query, options);
-            events.named.extend(terms.map(|term| (term, event.clone())));
+            return Ok(());
         }
-        return Ok(events);
-    }
-    index.names(b"", |text, role, event| {
-        if text.is_empty() && role == NAMELESS {
-            events.ends.push(index.event(event)?);
-        }
-        Ok(text.is_empty())
-    })?;
-    if query.choices().next().is_some() {
-        for event in index.events()? {
-            let met = query.choices().filter(|(_, term)| has_choice(&event, term));
-            events.named.extend(met.map(|(term, _)| (term, event.clone())));
-        }
-    }
-    for (term, pattern) in query.names() {
-        let (prefix, is_exact) = pattern.prefix();
-        index.names(&prefix, |text, role, event| {
-            if is_exact && text != prefix {
-                return Ok(false);
+        index.names(b"", |name| {
+            if name.text.is_empty() && name.role == NAMELESS {
+                self.ends.push(index.head(name.event)?.span);
             }
-            let is_wanted = role != NAMELESS && options.wants_role(role);
-            if is_wanted && (is_exact || pattern.matches(&reversed(text))) {
-                events.named.push((term, index.event(event)?));
-            }
-            Ok(true)
+            Ok(name.text.is_empty())
         })?;
+        if query.choices().next().is_some() {
+            for head in index.heads()? {
+                let Head { span, choices, .. } = head?;
+                let met = query.choices().filter(|(_, term)| has_choice(&choices, term));
+                self.named.extend(met.map(|(term, _)| (term, span)));
+            }
+        }
+        for (term, pattern) in query.names() {
+            let (prefix, is_exact) = pattern.prefix();
+            let mut is_match = is_exact;
+            index.names(&prefix, |name| {
+                if is_exact && name.text != prefix {
+                    return Ok(false);
+                }
+                if name.is_new && !is_exact {
+                    is_match = pattern.matches(&reversed(name.text));
+                }
+                if is_match && name.role != NAMELESS && options.wants_role(name.role) {
+                    self.named.push((term, index.head(name.event)?.span));
+                }
+                Ok(true)
+            })?;
+        }
+        Ok(())
     }
-    Ok(events)
 }
 
-fn has_choice(event: &StoredEvent, term: &Term) -> bool {
-    event.choices.iter().flatten().any(|choice| term.matches_choice(choice))
+fn has_choice(choices: &[Option<Choice>; 2], term: &Term) -> bool {
+    choices.iter().flatten().any(|choice| term.matches_choice(choice))
 }
 
 /// Numbers of the terms that the event meets.
@@ -501,7 +505,7 @@ fn terms_of<'a>(
         names
             .any(|(role, name)| options.wants_role(*role as u8) && pattern.matches(name.as_bytes()))
     });
-    let chosen = query.choices().filter(|(_, term)| has_choice(event, term));
+    let chosen = query.choices().filter(|(_, term)| has_choice(&event.choices, term));
     named.map(|(term, _)| term).chain(chosen.map(|(term, _)| term))
 }
 

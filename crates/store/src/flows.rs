@@ -17,6 +17,7 @@ use larder_wire::packet::{self, Packet};
 use crate::FlowKey;
 use crate::block::{self, PLACE_BYTES, PacketBlock};
 use crate::extras::Extras;
+use crate::table::Table;
 
 /// Memory of fragments of incomplete datagrams.
 const FRAGMENTS_BYTES_MAX: usize = 1 << 20;
@@ -53,8 +54,8 @@ pub(crate) struct Flows {
     pub least_ns: Option<i64>,
     /// Link types of the interfaces.
     links: Vec<u16>,
-    /// Open addressing; `u32::MAX`: free.
-    table: Vec<u32>,
+    /// Indexes in `list`, by key.
+    table: Table,
     seed: u64,
     fragments: Option<Reassembler>,
 }
@@ -72,7 +73,7 @@ impl Flows {
             last_ns: None,
             least_ns: None,
             links: Vec::new(),
-            table: vec![u32::MAX; 1024],
+            table: Table::default(),
             seed,
             fragments: None,
         }
@@ -135,53 +136,20 @@ impl Flows {
 
     /// The number of the flow with this key, which is added if it is new.
     fn flow(&mut self, key: FlowKey) -> u32 {
-        let hash = key.hash(self.seed);
-        let mask = self.table.len() - 1;
-        let mut at = hash as usize & mask;
-        loop {
-            match self.table[at] {
-                u32::MAX => break,
-                number => {
-                    let flow = &self.list[number as usize];
-                    if flow.hash == hash && flow.key == key {
-                        return number;
-                    }
-                }
-            }
-            at = (at + 1) & mask;
-        }
-        let number = self.list.len() as u32;
-        self.table[at] = number;
-        self.list.push(Flow { key, hash, count: 0, first: u32::MAX, last: 0 });
-        if self.list.len() * 2 > self.table.len() {
-            self.grow();
+        let (list, hash) = (&mut self.list, key.hash(self.seed));
+        let is_it =
+            |number: u32| list[number as usize].hash == hash && list[number as usize].key == key;
+        let hash_of = |number: u32| list[number as usize].hash;
+        let number = self.table.find_or_add(hash, list.len(), is_it, hash_of);
+        if number as usize == list.len() {
+            list.push(Flow { key, hash, count: 0, first: u32::MAX, last: 0 });
         }
         number
     }
 
     /// The number of the flow with this key, if there is one.
     pub fn find(&self, key: &FlowKey) -> Option<u32> {
-        let mask = self.table.len() - 1;
-        let mut at = key.hash(self.seed) as usize & mask;
-        while let Some(flow) = self.list.get(self.table[at] as usize) {
-            if flow.key == *key {
-                return Some(self.table[at]);
-            }
-            at = (at + 1) & mask;
-        }
-        None
-    }
-
-    fn grow(&mut self) {
-        let mask = self.table.len() * 2 - 1;
-        self.table = vec![u32::MAX; mask + 1];
-        for (number, flow) in self.list.iter().enumerate() {
-            let mut at = flow.hash as usize & mask;
-            while self.table[at] != u32::MAX {
-                at = (at + 1) & mask;
-            }
-            self.table[at] = number as u32;
-        }
+        self.table.find(key.hash(self.seed), |number| self.list[number as usize].key == *key)
     }
 
     fn add(&mut self, flow: u32, place: u32) {

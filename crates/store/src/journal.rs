@@ -68,6 +68,16 @@ pub(crate) struct StoredEvent {
     pub choices: [Option<Choice>; 2],
 }
 
+/// The packets of a flow: those of its key and network from `first` on, before `end`; see
+/// [`StoredEvent`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlowSpan {
+    pub key: FlowKey,
+    pub scope: Option<Scope>,
+    pub first: u64,
+    pub end: Option<u64>,
+}
+
 impl StoredEvent {
     /// `ignores_vlan`: see [`crate::Options`].
     pub fn of(event: &FlowEvent, first: u64, end: Option<u64>, ignores_vlan: bool) -> StoredEvent {
@@ -82,6 +92,11 @@ impl StoredEvent {
             names: event.names.iter().take(NAMES_MAX).cloned().collect(),
             choices: event.choices,
         }
+    }
+
+    pub fn span(&self) -> FlowSpan {
+        let StoredEvent { key, scope, first, end, .. } = *self;
+        FlowSpan { key, scope, first, end }
     }
 
     /// True if it is about the flow with this key.
@@ -221,12 +236,22 @@ pub(crate) fn put_event(out: &mut Vec<u8>, event: &StoredEvent) {
     }
 }
 
-/// An event, and its length.
-pub(crate) fn event(bytes: &[u8]) -> Option<(StoredEvent, usize)> {
+/// An event without its names, which are most of the work of reading one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    pub span: FlowSpan,
+    pub choices: [Option<Choice>; 2],
+    /// Offset of its names.
+    names: usize,
+}
+
+/// Bytes of a head at most.
+pub(crate) const HEAD_BYTES_MAX: usize = EVENT_BYTES + 16;
+
+/// The head of an event.
+pub(crate) fn head(bytes: &[u8]) -> Option<Head> {
     let head: &[u8; EVENT_BYTES] = bytes.first_chunk()?;
     let half = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
-    let long = |at: usize| head[at..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-    let mut names = Vec::new();
     let mut at = EVENT_BYTES;
     let mut scope = None;
     if head[37] & SCOPED != 0 {
@@ -240,32 +265,45 @@ pub(crate) fn event(bytes: &[u8]) -> Option<(StoredEvent, usize)> {
             at += 4;
         }
     }
-    for _ in 0..half(70) {
+    let key = FlowKey {
+        low: Addr(*head.first_chunk()?),
+        high: Addr(*head[16..].first_chunk()?),
+        low_port: half(32),
+        high_port: half(34),
+        protocol: head[36],
+        scope: Scope::NONE,
+    };
+    let end = long(head, 46)?;
+    let end = (end != u64::MAX).then_some(end);
+    Some(Head { span: FlowSpan { key, scope, first: long(head, 38)?, end }, choices, names: at })
+}
+
+/// An event, and its length.
+pub(crate) fn event(bytes: &[u8]) -> Option<(StoredEvent, usize)> {
+    let Head { span: FlowSpan { key, scope, first, end }, choices, names: mut at } = head(bytes)?;
+    let mut names = Vec::new();
+    for _ in 0..u16::from_le_bytes(*bytes.get(70..)?.first_chunk()?) {
         let &[role, low, high] = bytes.get(at..)?.first_chunk()?;
         let len = usize::from(u16::from_le_bytes([low, high]));
         names.push((role_of(role)?, Name::from_canonical(bytes.get(at + 3..at + 3 + len)?)));
         at += 3 + len;
     }
-    let end = long(46)?;
     let event = StoredEvent {
-        key: FlowKey {
-            low: Addr(*head.first_chunk()?),
-            high: Addr(*head[16..].first_chunk()?),
-            low_port: half(32),
-            high_port: half(34),
-            protocol: head[36],
-            scope: Scope::NONE,
-        },
+        key,
         scope,
-        source_is_low: head[37] & 1 != 0,
-        first: long(38)?,
-        end: (end != u64::MAX).then_some(end),
-        start_ns: long(54)? as i64,
-        last_ns: long(62)? as i64,
+        source_is_low: bytes.get(37)? & 1 != 0,
+        first,
+        end,
+        start_ns: long(bytes, 54)? as i64,
+        last_ns: long(bytes, 62)? as i64,
         names,
         choices,
     };
     Some((event, at))
+}
+
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
 }
 
 /// A choice or that there is none; `None`: neither.

@@ -72,6 +72,7 @@ pub mod query;
 mod recover;
 pub mod serve;
 mod source;
+mod table;
 mod writer;
 
 pub use block::Interface;

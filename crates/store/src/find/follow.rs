@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use super::places::Facts;
 use super::segment::{found, number_of, open_closed};
-use super::{Damage, FindOptions, Finder, Search, Summary, Visit, events_of, terms_of};
+use super::{Damage, FindOptions, Finder, Notes, Search, Summary, Visit, terms_of};
 use crate::FlowKey;
 use crate::block::{self, Interface, PLACE_BYTES, Walker};
 use crate::files::{self, Identity, Kind};
@@ -132,14 +132,15 @@ impl Finder {
         if search.runs.insert(identity.run) {
             search.spans.iter_mut().for_each(|spans| spans.end_run(identity.run));
         }
+        let mut events = Notes::default();
         if journal.is_none()
             && let Ok(Ok(index)) = Index::open(&files::path(&self.directory, number, Kind::Index))
-            && let Ok(events) = events_of(&index, search.query, search.options, false)
+            && events.read(&index, search.query, search.options, false).is_ok()
         {
             let named = &events.named;
-            named.iter().for_each(|(term, event)| search.spans[*term].add(event, u64::MAX));
+            named.iter().for_each(|(term, flow)| search.spans[*term].add(*flow, identity.run));
             for spans in &mut search.spans {
-                events.ends.iter().for_each(|event| spans.limit(event));
+                events.ends.iter().for_each(|flow| spans.limit(*flow, identity.run));
             }
         }
         Ok(Some(Tail {
@@ -213,8 +214,8 @@ impl Tail {
             let terms: Vec<usize> = terms_of(&event, search.query, search.options).collect();
             for (term, spans) in search.spans.iter_mut().enumerate() {
                 match terms.contains(&term) {
-                    true => spans.add(&event, u64::MAX),
-                    false => spans.limit(&event),
+                    true => spans.add(event.span(), self.identity.run),
+                    false => spans.limit(event.span(), self.identity.run),
                 }
             }
             named.extend(terms.into_iter().map(|term| (term, event.clone())));

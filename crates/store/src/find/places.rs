@@ -277,7 +277,7 @@ impl Search<'_, '_> {
     fn estimate(&self, expression: &Expression, index: &Index) -> usize {
         let all = index.flows();
         let of_term = |term: usize| match &self.query.terms[term] {
-            asked if asked.is_of_events() => self.spans[term].0.len(),
+            asked if asked.is_of_events() => self.spans[term].keys(),
             Term::Net(first, last) if first == last => FLOWS_OF_HOST,
             Term::Net(..) => all / 2,
             Term::Flow([one, other], _) if one.addr.or(other.addr).is_some() => FLOWS_OF_HOST,
@@ -339,10 +339,10 @@ impl Search<'_, '_> {
 /// Adds the flows of an index that have spans to `out`.
 fn named(spans: &Spans, index: &Index, out: &mut Vec<u32>) -> Result<(), Damaged> {
     // The shorter list is looked up in the other.
-    if spans.0.len() < index.flows() {
+    if spans.keys() < index.flows() {
         let position = index.identity.position;
         let end = position + index.bytes;
-        for (key, of_key) in spans.0.values() {
+        for (key, of_key) in spans.iter() {
             if of_key.iter().any(|span| span.first < end && span.end > position) {
                 let found: Vec<(usize, Scope)> = index.find(key)?;
                 out.extend(found.into_iter().map(|(flow, _)| flow as u32));

@@ -19,7 +19,7 @@ use super::{
 use crate::FlowKey;
 use crate::block::PLACE_BYTES;
 use crate::files::Identity;
-use crate::journal::{self, StoredEvent};
+use crate::journal::{self, Head, StoredEvent};
 
 /// Bytes of a segment that places can address.
 const PLACEABLE_BYTES: u64 = PLACE_BYTES << 32;
@@ -47,6 +47,18 @@ pub(crate) struct Index {
     checksums: Range<usize>,
     /// Pages whose checksum was right.
     checked: RefCell<Vec<bool>>,
+}
+
+/// A name of an event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NameEntry<'a> {
+    /// Its labels from the right.
+    pub text: &'a [u8],
+    /// It has another text than the entry before.
+    pub is_new: bool,
+    pub role: u8,
+    /// Offset of the event.
+    pub event: usize,
 }
 
 enum Content {
@@ -218,28 +230,37 @@ impl Index {
     }
 
     /// Visits the names that begin with `prefix` (labels from the right) while `visit` returns
-    /// true: text, role, and offset of the event.
+    /// true.
     pub fn names(
         &self,
         prefix: &[u8],
-        mut visit: impl FnMut(&[u8], u8, usize) -> Result<bool>,
+        mut visit: impl FnMut(NameEntry<'_>) -> Result<bool>,
     ) -> Result<()> {
         let count = self.sections[NAMES].len() / NAME_BYTES;
-        let start = self.first(count, |number| Ok(self.name(number)?.0 >= prefix))?;
+        let text_of = |number| self.text(self.entry::<NAME_BYTES>(NAMES, number)?);
+        let start = self.first(count, |number| Ok(text_of(number)? >= prefix))?;
+        let mut last: Option<(&[u8], &[u8])> = None;
         for number in start..count {
-            let (text, role, event) = self.name(number)?;
-            if !text.starts_with(prefix) || !visit(text, role, event)? {
+            let entry = self.entry::<NAME_BYTES>(NAMES, number)?;
+            // Each text is stored once, and its entries are neighbors.
+            let same = last.filter(|(place, _)| *place == &entry[..6]);
+            let text = match same {
+                Some((_, text)) => text,
+                None => self.text(entry)?,
+            };
+            last = Some((&entry[..6], text));
+            let event = word(entry, 8) as usize;
+            let name = NameEntry { text, is_new: same.is_none(), role: entry[6], event };
+            if same.is_none() && !text.starts_with(prefix) || !visit(name)? {
                 break;
             }
         }
         Ok(())
     }
 
-    fn name(&self, number: usize) -> Result<(&[u8], u8, usize)> {
-        let entry = self.entry::<NAME_BYTES>(NAMES, number)?;
+    fn text(&self, entry: &[u8; NAME_BYTES]) -> Result<&[u8]> {
         let start = word(entry, 0) as usize;
-        let text = self.part(TEXTS, start..start + usize::from(half(entry, 4)))?;
-        Ok((text, entry[6], word(entry, 8) as usize))
+        self.part(TEXTS, start..start + usize::from(half(entry, 4)))
     }
 
     /// The event at an offset.
@@ -254,16 +275,31 @@ impl Index {
         Err(Damaged)
     }
 
+    /// The head of the event at an offset.
+    pub fn head(&self, at: usize) -> Result<Head> {
+        let rest = self.sections[TEXTS].len().checked_sub(at).ok_or(Damaged)?;
+        let bytes = self.part(TEXTS, at..at + rest.min(journal::HEAD_BYTES_MAX))?;
+        journal::head(bytes).ok_or(Damaged)
+    }
+
+    /// The heads of all events.
+    pub fn heads(&self) -> Result<impl Iterator<Item = Result<Head>>> {
+        Ok(self.places_of_events()?.into_iter().map(|at| self.head(at)))
+    }
+
     /// All events.
     pub fn events(&self) -> Result<Vec<StoredEvent>> {
-        let mut places = Vec::new();
-        self.names(b"", |_, _, event| {
-            places.push(event);
-            Ok(true)
-        })?;
+        self.places_of_events()?.into_iter().map(|at| self.event(at)).collect()
+    }
+
+    /// Offsets of all events, in order.
+    fn places_of_events(&self) -> Result<Vec<usize>> {
+        let names = 0..self.sections[NAMES].len() / NAME_BYTES;
+        let place = |number| Ok(word(self.entry::<NAME_BYTES>(NAMES, number)?, 8) as usize);
+        let mut places: Vec<usize> = names.map(place).collect::<Result<_>>()?;
         places.sort_unstable();
         places.dedup();
-        places.into_iter().map(|at| self.event(at)).collect()
+        Ok(places)
     }
 
     fn address(&self, number: usize) -> Result<Addr> {
