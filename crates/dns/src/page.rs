@@ -1,43 +1,23 @@
-//! The page of a server (`--ui`): a browser shows what the server does.
-//!
-//! ```text
-//! GET /                      the document: no data, so that it needs no token
-//! GET /api/stats             rates, hit ratio, times; made at most once a second, the same bytes for all
-//! GET /api/recent            upstreams, and the last responses; the same
-//! GET /api/lists             names, clients, blocked names; made at most every five seconds
-//! GET /api/history/RANGE     points of the charts, for 1m, 1h, 24h or 30d
-//! GET /metrics               for Prometheus
-//! ```
-//!
-//! | thread | duty |
-//! |---|---|
-//! | of the page | four times a second: takes notes of responses; once a second: a sample of the counters |
-//! | of the server | responds; makes a text if the one it has is too old |
-//! | cores | note some of their responses ([`Notes`]); publish counters, as without a page |
+//! What the page of a DNS server shows; see [`larder_serve::server_page`].
 //!
 //! Invariants
-//! 1. No core waits for the page or its clients, and none shares a lock with them (test `a_full_channel_drops`).
-//! 2. Texts are made as often for a thousand clients as for one (test `texts_are_json`).
-//! 3. A name is data: texts have the spelling of logs (test `hostile_names_are_text`).
+//! 1. Cores note some of their responses ([`Notes`]), and never wait for the page (test `a_full_channel_drops`).
+//! 2. A name is data: texts have the spelling of logs (test `hostile_names_are_text`).
 
 mod figures;
 mod notes;
 mod seen;
 mod texts;
 
-use std::collections::VecDeque;
-use std::path::Path;
-use std::sync::mpsc::Receiver;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use larder_serve::durations::Durations;
-use larder_serve::history::{History, Range, Series};
-use larder_serve::log::Log;
-use larder_serve::page_server::{PageOptions, PageServer};
-use larder_serve::page_thread::{HistoryFile, PageThread, Sampler, now_s};
-use larder_serve::pages::{Demand, Document, Page, Pages, Texts, document};
-use larder_serve::record_channel::{Batch, channel};
-use larder_serve::saved::{self, Output};
+use larder_serve::history::Series;
+use larder_serve::page_server::PageOptions;
+use larder_serve::pages::{Document, Page, document};
+use larder_serve::record_channel::channel;
+use larder_serve::server_page::{Begun, LastMinute, ServerPage, Shown, place, quantile_us};
+use serde_json::Value;
 
 pub use self::figures::Figures;
 pub use self::notes::{Note, Notes};
@@ -45,15 +25,6 @@ use self::seen::Seen;
 use crate::clock::Clock;
 use crate::metrics::Counts;
 use crate::query_log::Prefix;
-
-/// The age at which a text is made again, seconds.
-const LISTS_S: u64 = 5;
-const LONG_HISTORY_S: u64 = 30;
-
-/// Seconds over which ratios and times are stated.
-const RECENT_S: usize = 60;
-
-const MAGIC: &[u8; 8] = b"larderd1";
 
 /// The numbers of a sample.
 const SERIES: [Series; 20] = [
@@ -79,187 +50,85 @@ const SERIES: [Series; 20] = [
     Series::sum("limits"),
 ];
 
-static SERIES_TABLE: [Series; 20] = SERIES;
-
-/// The place of a series in a sample.
-fn place(name: &str) -> usize {
-    SERIES.iter().position(|series| series.name == name).unwrap_or(0)
-}
-
 /// The document.
 static DOCUMENT: LazyLock<Document> =
     LazyLock::new(|| document(include_str!("../ui/page.html"), include_str!("../ui/page.js")));
 
-/// What cores are given, and the end that the page reads.
-pub(crate) struct Begun {
-    options: PageOptions,
-    received: Receiver<Batch>,
-}
-
 /// Prepares a page, and the notes of the cores, if there are options for it.
 pub(crate) fn begin(options: Option<&PageOptions>, clock: Clock) -> (Option<Begun>, Option<Notes>) {
     let page = options.map(|options| {
+        // Invariant 1: the end of the cores never waits.
         let (sender, received) = channel();
-        (Begun { options: options.clone(), received }, Notes::new(sender, clock))
+        (Begun::new(options.clone(), received), Notes::new(sender, clock))
     });
     page.unzip()
 }
 
-/// The page: its thread, and its server. Both end when it is dropped.
-#[derive(Debug)]
-pub(crate) struct DnsPage {
-    _server: PageServer,
-    _thread: PageThread,
-}
-
-/// What both threads use.
-struct Shared {
-    figures: Arc<Figures>,
+/// What the page of a server shows.
+pub(crate) struct DnsShown {
+    pub figures: Arc<Figures>,
     /// The addresses of the server.
-    listen: Vec<String>,
-    prefix: Option<Prefix>,
-    state: Mutex<State>,
-    texts: Texts<Text>,
-    demand: Demand,
+    pub listen: Vec<String>,
+    /// Networks are shown instead of clients.
+    pub prefix: Option<Prefix>,
 }
 
-/// Samples and tables.
-#[derive(Debug)]
-struct State {
-    history: History<20>,
+type DnsPage = ServerPage<DnsShown, 20>;
+
+/// What the thread of the page keeps.
+pub(crate) struct Kept {
     seen: Seen,
-    /// When the first run with this history began, seconds since 1970.
-    begun_s: u64,
-    /// Times of misses since the start, at each second of the last minute.
-    misses: VecDeque<Durations>,
-}
-
-/// A text that several clients get.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Text {
-    Stats,
-    Recent,
-    Lists,
-    History(Range),
-}
-
-impl Begun {
-    /// Starts the threads. `listen`: the addresses of the server, for the page.
-    pub fn start(
-        self,
-        figures: Arc<Figures>,
-        listen: Vec<String>,
-        prefix: Option<Prefix>,
-        log: &Log,
-    ) -> std::io::Result<DnsPage> {
-        let Begun { options, received } = self;
-        let log = log.of("ui");
-        let access = options.server.access;
-        let file = options.history.map(|path| HistoryFile::new(path, access, log.clone()));
-        let mut state = State::new(now_s());
-        if let Some((begun_s, history)) = file.as_ref().and_then(|file| file.load(load)) {
-            (state.begun_s, state.history) = (begun_s.min(state.begun_s), history);
-        }
-        let shared = Arc::new(Shared {
-            figures,
-            listen,
-            prefix,
-            state: Mutex::new(state),
-            texts: Texts::default(),
-            demand: Demand::default(),
-        });
-        let server = PageServer::start(&options.server, Arc::clone(&shared) as Arc<dyn Pages>)?;
-        log.info("listening").text("address", server.place());
-        let thread = PageThread::start(Taker::new(shared, received), file)?;
-        Ok(DnsPage { _server: server, _thread: thread })
-    }
-}
-
-/// Reads the file of an earlier run.
-fn load(path: &Path) -> Result<Option<(u64, History<20>)>, String> {
-    saved::load(path, MAGIC, |input| Some((input.number()?, History::read(&SERIES_TABLE, input)?)))
-}
-
-impl State {
-    fn new(now_s: u64) -> State {
-        State {
-            history: History::new(&SERIES_TABLE),
-            seen: Seen::default(),
-            begun_s: now_s,
-            misses: VecDeque::new(),
-        }
-    }
-
-    /// Times of misses in the last minute, until `now`.
-    fn recent_misses(&self, now: &Durations) -> Durations {
-        self.misses.front().map_or_else(Durations::default, |before| now.since(before))
-    }
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What the thread has for itself.
-struct Taker {
-    shared: Arc<Shared>,
-    received: Receiver<Batch>,
     /// Counters at the last sample.
     before: Counts,
+    misses: LastMinute,
 }
 
-impl Taker {
-    fn new(shared: Arc<Shared>, received: Receiver<Batch>) -> Taker {
-        let before = shared.figures.counts();
-        Taker { shared, received, before }
+impl Shown<20> for DnsShown {
+    const MAGIC: &'static [u8; 8] = b"larderd1";
+    const SERIES: &'static [Series; 20] = &SERIES;
+    type Kept = Kept;
+
+    fn begin(&self) -> Kept {
+        Kept { seen: Seen::default(), before: self.figures.counts(), misses: LastMinute::default() }
     }
-}
 
-impl Sampler for Taker {
-    fn take_notes(&mut self) {
-        let now_s = now_s();
-        // Invariant 1: cores never wait for this end of the channel.
-        for batch in self.received.try_iter() {
-            let mut bytes = batch.bytes.as_slice();
-            let mut state = self.shared.state();
-            while let Some(mut note) = Note::take(&mut bytes) {
-                if let Some(prefix) = self.shared.prefix {
-                    note.client = prefix.first_address(note.client);
-                }
-                state.seen.take(note, now_s);
+    fn document() -> Page {
+        DOCUMENT.page()
+    }
+
+    fn take(&self, kept: &mut Kept, mut notes: &[u8], now_s: u64) {
+        while let Some(mut note) = Note::take(&mut notes) {
+            if let Some(prefix) = self.prefix {
+                note.client = prefix.first_address(note.client);
             }
+            kept.seen.take(note, now_s);
         }
     }
 
-    fn sample(&mut self, now_s: u64, seconds: u64) -> bool {
-        let counts = self.shared.figures.counts();
-        let before = std::mem::replace(&mut self.before, counts.clone());
-        self.shared.demand.passed(seconds);
-        let entries = self.shared.figures.entries();
-        let mut state = self.shared.state();
-        let last = counts.miss.since(&before.miss);
-        let mut sample = of_counts(&counts, &before, &last);
-        (sample[0], sample[place("entries")]) = (seconds, entries);
-        state.seen.advance();
-        state.misses.push_back(before.miss);
-        while state.misses.len() > RECENT_S {
-            state.misses.pop_front();
-        }
-        state.history.push(now_s, sample)
+    fn sample(&self, kept: &mut Kept) -> [u64; 20] {
+        let counts = self.figures.counts();
+        let before = std::mem::replace(&mut kept.before, counts.clone());
+        let mut sample = of_counts(&counts, &before, &counts.miss.since(&before.miss));
+        sample[place(&SERIES, "entries")] = self.figures.entries();
+        kept.seen.advance();
+        kept.misses.push(before.miss);
+        sample
     }
 
-    fn end_minute(&mut self) {
-        self.shared.state().history.end_minute();
+    fn stats(page: &DnsPage) -> Value {
+        texts::stats(page)
     }
 
-    fn bytes(&self) -> Vec<u8> {
-        let state = self.shared.state();
-        let mut out = Output::new(MAGIC);
-        out.number(state.begun_s);
-        state.history.write(&mut out);
-        out.end()
+    fn recent(page: &DnsPage) -> Value {
+        texts::recent(page)
+    }
+
+    fn lists(page: &DnsPage, now_s: u64) -> Value {
+        texts::lists(page, now_s)
+    }
+
+    fn metrics(&self) -> String {
+        self.figures.text()
     }
 }
 
@@ -271,11 +140,6 @@ fn dropped(counts: &Counts) -> u64 {
 /// The sample of what was counted since `before`. `misses`: the times of misses since then.
 fn of_counts(counts: &Counts, before: &Counts, misses: &Durations) -> [u64; 20] {
     let since = |value: fn(&Counts) -> u64| value(counts).saturating_sub(value(before));
-    // The last bucket has no end: 16.8 s stand for it.
-    let quantile = |share: f64| match misses.count() {
-        0 => 0,
-        _ => misses.quantile_us(share).unwrap_or(1 << 24),
-    };
     [
         0,
         since(Counts::all_queries),
@@ -296,41 +160,11 @@ fn of_counts(counts: &Counts, before: &Counts, misses: &Durations) -> [u64; 20] 
         }),
         since(|counts| counts.upstream_timeouts),
         since(|counts| counts.upstream_failures),
-        quantile(0.5),
-        quantile(0.99),
+        quantile_us(misses, 0.5),
+        quantile_us(misses, 0.99),
         0,
         since(|counts| counts.limit_questions + counts.limit_waiters + counts.limit_tcp_clients),
     ]
-}
-
-impl Pages for Shared {
-    fn get(&self, path: &str) -> Option<Page> {
-        let now_s = now_s();
-        if let Some(range) = path.strip_prefix("/api/history/") {
-            let range = Range::named(range)?;
-            let age_s = if range.is_short() { 1 } else { LONG_HISTORY_S };
-            let make = || self.state().history.chart(range, now_s).to_string().into_bytes();
-            return Some(self.texts.json(Text::History(range), now_s, age_s, make));
-        }
-        Some(match path {
-            "/" => DOCUMENT.page(),
-            "/api/stats" => {
-                self.demand.asked();
-                self.texts.json(Text::Stats, now_s, 1, || self.stats(now_s))
-            }
-            "/api/recent" => self.texts.json(Text::Recent, now_s, 1, || self.recent()),
-            "/api/lists" => self.texts.json(Text::Lists, now_s, LISTS_S, || self.lists(now_s)),
-            "/metrics" => {
-                let text = self.figures.text().into_bytes();
-                Page::new("text/plain; version=0.0.4; charset=utf-8", text)
-            }
-            _ => return None,
-        })
-    }
-
-    fn is_public(&self, path: &str) -> bool {
-        path == "/"
-    }
 }
 
 #[cfg(test)]

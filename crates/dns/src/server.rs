@@ -25,6 +25,7 @@ use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{Sharing, UdpOptions, UdpSocket};
 use larder_serve::log::Log;
 use larder_serve::reload::{Reload, with_part};
+use larder_serve::server_page::{Begun, RunningPage};
 use larder_serve::start::{self, ServeError, system};
 use larder_serve::supervisor::{Ended, Supervisor};
 use larder_serve::worker_threads::{WorkerThreads, wake};
@@ -312,15 +313,16 @@ fn figures(
 
 /// Starts the page, if there is one.
 fn start_page(
-    page: Option<page::Begun>,
+    page: Option<Begun>,
     figures: &Arc<Figures>,
     options: &Options,
     addresses: &[SocketAddr],
     log: &Log,
-) -> Result<Option<page::DnsPage>, ServeError> {
+) -> Result<Option<RunningPage>, ServeError> {
     let listen = addresses.iter().map(SocketAddr::to_string).collect();
     let prefix = options.operation.page_prefix;
-    let started = page.map(|page| page.start(figures.clone(), listen, prefix, log));
+    let shown = page::DnsShown { figures: figures.clone(), listen, prefix };
+    let started = page.map(|page| page.start(shown, log));
     started.transpose().map_err(|error| ServeError::refused(format!("--ui: {error}")))
 }
 

@@ -20,6 +20,7 @@ use larder_serve::changes::Changes;
 use larder_serve::lifecycle::{Lifecycle, Stage};
 use larder_serve::log::Log;
 use larder_serve::reload::{Reload, Reloaded, with_part};
+use larder_serve::server_page::Begun;
 use larder_serve::start::{self, ServeError, system};
 use larder_serve::supervisor::{Ended, Supervisor};
 use larder_serve::worker_threads::WorkerThreads;
@@ -30,7 +31,7 @@ use crate::descriptors;
 use crate::driver::{Driver, Parts};
 use crate::loop_channel::LoopChannels;
 use crate::options::Options;
-use crate::page::{self, Figures};
+use crate::page::{self, Figures, HttpShown};
 use crate::reload::{ConfigWatch, Fresh, Source};
 use crate::snapshot::{self, Loaded};
 use crate::store::Store;
@@ -51,7 +52,7 @@ struct Ready {
     drivers: Vec<(Driver, Batch)>,
     /// What came of the snapshot.
     loaded: Loaded,
-    page: Option<page::Begun>,
+    page: Option<Begun>,
     common: Common,
 }
 
@@ -233,7 +234,9 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
     let (loaded, page) = (ready.loaded.clone(), ready.page.take());
     let saves = !matches!(loaded, Loaded::Foreign(_));
     let listen = ready.addresses.iter().map(SocketAddr::to_string).collect();
-    let page = page.map(|page| page.start(Figures(common.clone()), listen, log)).transpose();
+    let page = page
+        .map(|page| page.start(HttpShown { figures: Figures(common.clone()), listen }, log))
+        .transpose();
     let page = page.map_err(|error| ServeError::refused(format!("--ui: {error}")))?;
     // Before loops serve: from then on somebody may purge what is in the file.
     take_over(&common, loaded);

@@ -133,6 +133,11 @@ impl<const N: usize> History<N> {
         History { series, seconds: Timed::new(), minutes: Timed::new(), minute: None }
     }
 
+    /// The numbers of a sample.
+    pub fn series(&self) -> &'static [Series; N] {
+        self.series
+    }
+
     /// Adds the sample of the second `now_s`. True if a minute ended before it.
     pub fn push(&mut self, now_s: u64, sample: [u64; N]) -> bool {
         let minute = now_s / 60;

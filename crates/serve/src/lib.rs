@@ -14,6 +14,7 @@
 //! | [`authorize`] | which of its requests are served: host, origin, token |
 //! | [`pages`] | a page for a browser: one HTML document, and its content security policy |
 //! | [`page_server`], [`page_thread`] | the server of a page without packets; the thread that takes its samples |
+//! | [`server_page`] | what the pages of dns and http have in common |
 //! | [`history`], [`recent`], [`saved`] | samples of thirty days, bounded tables of the last hour, and their file |
 //! | [`sampling`] | the events that workers note for a page: all, or a random part |
 //! | [`metrics_http`] | `GET /metrics` by it, in the supervisor's loop |
@@ -62,6 +63,7 @@ pub mod reload;
 pub mod rolling;
 pub mod sampling;
 pub mod saved;
+pub mod server_page;
 pub mod start;
 pub mod supervisor;
 mod sync;

@@ -5,14 +5,13 @@
 
 use std::net::IpAddr;
 
-use larder_serve::durations::Durations;
-use larder_serve::history::{rate, rounded};
 use larder_serve::recent::Recent;
+use larder_serve::server_page::{percent, times};
 use serde_json::{Value, json};
 
 use super::notes::Note;
 use super::seen::{CLIENTS_MAX, NameRow};
-use super::{RECENT_S, Shared, dropped, place};
+use super::{DnsPage, DnsShown, dropped};
 use crate::core::Source;
 use crate::presentation::{push_name, push_rcode, push_type};
 
@@ -35,86 +34,90 @@ fn type_of(qtype: u16) -> String {
     text
 }
 
-/// Half and nearly all of the times are below these, microseconds.
-fn times(durations: &Durations) -> Value {
-    json!({ "p50": durations.quantile_us(0.5), "p99": durations.quantile_us(0.99) })
+/// `/api/stats`.
+pub(super) fn stats(page: &DnsPage) -> Value {
+    let counts = page.shown.figures.counts();
+    let cache = page.shown.figures.cache.stats().ok();
+    let upstreams = page.shown.figures.published.upstreams.health();
+    let state = page.state();
+    let kept = &state.kept;
+    let of = |name: &str| state.of_minute(name);
+    let answers = ["noerror", "nxdomain", "servfail", "refused", "other"].map(of).iter().sum();
+    json!({
+        "program": "dns",
+        "version": env!("CARGO_PKG_VERSION"),
+        "listen": page.shown.listen,
+        "uptime_s": page.shown.figures.up_s().round(),
+        "queries_s": state.rate("queries"),
+        "queries": counts.all_queries(),
+        "hit_percent": percent(of("hits"), of("hits") + of("misses")),
+        "stale": of("stale"),
+        "hit_us": times(&kept.seen.hits()),
+        "miss_us": times(&kept.misses.until(&counts.miss)),
+        "servfail_percent": percent(of("servfail"), answers),
+        "blocked_percent": percent(of("blocked"), answers),
+        "blocked": counts.local_answers_blocked + counts.local_answers_rpz,
+        "dropped": of("dropped"),
+        "dropped_all": dropped(&counts),
+        "failures": of("failures"),
+        "upstreams": upstreams.len(),
+        "upstreams_up": upstreams.iter().filter(|upstream| upstream.is_up).count(),
+        "entries": cache.as_ref().map(|stats| stats.entries),
+        "cache_bytes": cache.as_ref().map(|stats| stats.charge_bytes),
+        "cache_bytes_max": cache.as_ref().map(|stats| stats.charge_bytes_max),
+        "evicted": cache.as_ref().map(|stats| stats.evicted),
+        "weight_max": kept.seen.weight_max(),
+        "notes_lost": counts.page_notes_dropped,
+    })
 }
 
-/// A share, percent; `None` of nothing.
-fn percent(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| rounded(part as f64 * 100.0 / whole as f64))
+/// `/api/recent`.
+pub(super) fn recent(page: &DnsPage) -> Value {
+    let health = page.shown.figures.published.upstreams.health();
+    let upstreams = health.iter().map(|upstream| {
+        json!({
+            "address": upstream.address,
+            "is_up": upstream.is_up,
+            "round_trip_us": upstream.round_trip_us.map(f64::round),
+            "failures": upstream.failures,
+        })
+    });
+    let backends = page.shown.figures.backend_metrics();
+    let backends = backends.iter().filter_map(|metric| {
+        let (label, value) = metric.label.as_ref()?;
+        (*label == "upstream")
+            .then(|| json!({ "address": value, "name": metric.name, "value": metric.value }))
+    });
+    let state = page.state();
+    json!({
+        "upstreams": upstreams.collect::<Value>(),
+        "backends": backends.collect::<Value>(),
+        "tail": state.kept.seen.tail.iter().rev().map(|note| page.shown.line(note)).collect::<Value>(),
+    })
 }
 
-impl Shared {
-    /// `/api/stats`.
-    pub(super) fn stats(&self, now_s: u64) -> Vec<u8> {
-        let counts = self.figures.counts();
-        let cache = self.figures.cache.stats().ok();
-        let upstreams = self.figures.published.upstreams.health();
-        let state = self.state();
-        let last = state.history.last();
-        let minute = state.history.sum_of_last(RECENT_S);
-        let now = |name: &str| rounded(rate(last[place(name)], last[0]));
-        let of = |name: &str| minute[place(name)];
-        let answers = ["noerror", "nxdomain", "servfail", "refused", "other"].map(of).iter().sum();
-        let stats = json!({
-            "program": "dns",
-            "version": env!("CARGO_PKG_VERSION"),
-            "listen": self.listen,
-            "uptime_s": self.figures.up_s().round(),
-            "now_s": now_s,
-            "begun_s": state.begun_s,
-            "poll_ms": self.demand.poll_ms(),
-            "queries_s": now("queries"),
-            "queries": counts.all_queries(),
-            "hit_percent": percent(of("hits"), of("hits") + of("misses")),
-            "stale": of("stale"),
-            "hit_us": times(&state.seen.hits()),
-            "miss_us": times(&state.recent_misses(&counts.miss)),
-            "servfail_percent": percent(of("servfail"), answers),
-            "blocked_percent": percent(of("blocked"), answers),
-            "blocked": counts.local_answers_blocked + counts.local_answers_rpz,
-            "dropped": of("dropped"),
-            "dropped_all": dropped(&counts),
-            "failures": of("failures"),
-            "upstreams": upstreams.len(),
-            "upstreams_up": upstreams.iter().filter(|upstream| upstream.is_up).count(),
-            "entries": cache.as_ref().map(|stats| stats.entries),
-            "cache_bytes": cache.as_ref().map(|stats| stats.charge_bytes),
-            "cache_bytes_max": cache.as_ref().map(|stats| stats.charge_bytes_max),
-            "evicted": cache.as_ref().map(|stats| stats.evicted),
-            "weight_max": state.seen.weight_max(),
-            "notes_lost": counts.page_notes_dropped,
-        });
-        stats.to_string().into_bytes()
-    }
+/// `/api/lists`.
+pub(super) fn lists(page: &DnsPage, now_s: u64) -> Value {
+    let state = page.state();
+    let (seen, shown) = (&state.kept.seen, &page.shown);
+    let clients = seen.clients.merged(now_s, ROWS_MAX).into_iter().map(|(client, row)| {
+        json!({
+            "address": shown.client(client),
+            "responses": row.responses,
+            "blocked": row.blocked,
+            "nxdomain": row.nxdomain,
+        })
+    });
+    json!({
+        "now_s": now_s,
+        "window_s": seen.names.window_s(),
+        "names": shown.names(&seen.names, now_s),
+        "clients": clients.collect::<Value>(),
+        "blocked": shown.names(&seen.blocked, now_s),
+    })
+}
 
-    /// `/api/recent`.
-    pub(super) fn recent(&self) -> Vec<u8> {
-        let health = self.figures.published.upstreams.health();
-        let upstreams = health.iter().map(|upstream| {
-            json!({
-                "address": upstream.address,
-                "is_up": upstream.is_up,
-                "round_trip_us": upstream.round_trip_us.map(f64::round),
-                "failures": upstream.failures,
-            })
-        });
-        let backends = self.figures.backend_metrics();
-        let backends = backends.iter().filter_map(|metric| {
-            let (label, value) = metric.label.as_ref()?;
-            (*label == "upstream")
-                .then(|| json!({ "address": value, "name": metric.name, "value": metric.value }))
-        });
-        let state = self.state();
-        let recent = json!({
-            "upstreams": upstreams.collect::<Value>(),
-            "backends": backends.collect::<Value>(),
-            "tail": state.seen.tail.iter().rev().map(|note| self.line(note)).collect::<Value>(),
-        });
-        recent.to_string().into_bytes()
-    }
-
+impl DnsShown {
     /// A row of the last responses.
     fn line(&self, note: &Note) -> Value {
         let mut rcode = String::new();
@@ -137,28 +140,6 @@ impl Shared {
             Some(prefix) => prefix.of((client, 0).into()).to_string(),
             None => client.to_string(),
         }
-    }
-
-    /// `/api/lists`.
-    pub(super) fn lists(&self, now_s: u64) -> Vec<u8> {
-        let state = self.state();
-        let seen = &state.seen;
-        let clients = seen.clients.merged(now_s, ROWS_MAX).into_iter().map(|(client, row)| {
-            json!({
-                "address": self.client(client),
-                "responses": row.responses,
-                "blocked": row.blocked,
-                "nxdomain": row.nxdomain,
-            })
-        });
-        let lists = json!({
-            "now_s": now_s,
-            "window_s": seen.names.window_s(),
-            "names": self.names(&seen.names, now_s),
-            "clients": clients.collect::<Value>(),
-            "blocked": self.names(&seen.blocked, now_s),
-        });
-        lists.to_string().into_bytes()
     }
 
     /// The rows of a table of names.
