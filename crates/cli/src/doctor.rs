@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `machine` | kernel, clock, memory, open files |
 //! | `capture` | interfaces, the right to capture, directories and space for what is written |
-//! | `serving` | ports, files of certificates and caches |
+//! | `serving` | ports, also of pages and metrics; files of certificates and caches |
 //!
 //! Cost: a second at most. Nothing is written, and a server that runs is not disturbed: its port is reported as taken.
 

@@ -47,6 +47,17 @@ fn ports_and_files() {
     let (code, lines) = doctor(&mut scratch.larder(), &format!("doctor http --listen {at}"));
     assert_eq!(code, Some(1));
     says(&lines, "FAIL", &format!("TCP {at}"), "change --listen");
+    for (program, text) in
+        [("dns", "recurse = true"), ("http", "origin = \"http://127.0.0.1:9\""), ("annotate", "")]
+    {
+        let text = format!("[{program}]\n{text}\nui = \"{at}\"\nmetrics = \"192.0.2.77:9\"\n");
+        scratch.write("larder.toml", &text);
+        let (code, lines) = doctor(&mut scratch.larder(), &format!("doctor {program}"));
+        assert_eq!(code, Some(1), "{program}");
+        says(&lines, "FAIL", &format!("{program} TCP {at}"), "or change --ui");
+        says(&lines, "FAIL", "TCP 192.0.2.77:9", "correct --metrics");
+    }
+    std::fs::remove_file(scratch.path("larder.toml")).expect("removed");
     let (_, lines) = doctor(&mut scratch.larder(), "doctor http --listen 192.0.2.77:80");
     says(&lines, "FAIL", "192.0.2.77", "no address of this machine");
     scratch.write(

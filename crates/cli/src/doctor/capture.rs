@@ -8,6 +8,7 @@ use larder_io::disk;
 use larder_io::live::{Live, LiveOptions};
 use larder_settings::amounts::size;
 
+use super::serving::of_others;
 use super::{Finding, IS_LINUX};
 use crate::settings::Annotate;
 
@@ -44,6 +45,9 @@ pub fn checks(settings: &Annotate, dir: Option<&Path>, store: Option<u64>) -> Ve
     } else if let Some(bytes) = store {
         findings.push(of_directory(Path::new("."), Some(bytes)));
     }
+    let (store, metrics) = (&settings.store, &settings.operation.metrics);
+    let others = [("ui", &store.ui), ("serve", &store.serve), ("metrics", metrics)];
+    findings.extend(of_others("annotate", others));
     findings
 }
 
