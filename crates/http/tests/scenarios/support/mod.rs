@@ -13,6 +13,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use larder_http::counts::Counts;
@@ -97,6 +98,8 @@ impl Drop for Shown<'_> {
 pub struct World {
     pub server: Running,
     origins: Vec<Origin>,
+    /// Clients that have connected.
+    connected: AtomicU64,
 }
 
 impl World {
@@ -113,7 +116,8 @@ impl World {
         options.io = io;
         options.memory = Memory { records_bytes: 4 << 20, bodies_bytes: 32 << 20 };
         (scenario.adjust)(&mut options);
-        World { server: Running::start(&options).unwrap(), origins }
+        let server = Running::start(&options).unwrap();
+        World { server, origins, connected: AtomicU64::new(0) }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -121,6 +125,7 @@ impl World {
     }
 
     pub fn client(&self) -> Client {
+        self.connected.fetch_add(1, Ordering::Relaxed);
         Client::open(self.address())
     }
 
@@ -152,11 +157,13 @@ impl World {
         })
     }
 
-    /// Waits until the counters satisfy `is_so`.
+    /// Waits until the counters satisfy `is_so`. Those from before all clients were accepted do not
+    /// count: then few connections are open, too.
     pub fn until_counts(&self, what: &str, is_so: impl Fn(&Counts) -> bool) {
         let is_so = || {
             self.server.wake();
-            is_so(&self.server.counts())
+            let counts = self.server.counts();
+            counts.connections >= self.connected.load(Ordering::Relaxed) && is_so(&counts)
         };
         until_so_or(|| format!("{what}; {:?}", self.server.counts()), is_so);
     }
@@ -187,7 +194,7 @@ impl World {
 
     /// All clients have disconnected: waits until the server is idle, and ends it.
     fn end(self) {
-        let World { server, origins } = self;
+        let World { server, origins, .. } = self;
         let store = server.store();
         let is_at_rest = || {
             server.wake();
