@@ -119,17 +119,21 @@ impl<B> Client<B> {
         }
         let progress_ms = (mode != Mode::OneRequest).then_some(renewed_ms);
         let mut has_ended = false;
-        if mode == Mode::KeepAlive {
-            // Also during a response: the end of a client that only receives means that it has
-            // disconnected.
-            if self.receive(limits, progress_ms)?
-                || (self.received.len() >= limits.head_bytes_max && self.body.is_some())
-            {
+        if mode == Mode::KeepAlive && !self.has_ended {
+            let is_busy = self.body.is_some() || self.unsent_at < self.unsent.len();
+            if self.receive(limits, progress_ms)? {
+                // During a response it means that the client has disconnected; behind a request, that
+                // this is its last one.
+                if is_busy || self.received.is_empty() {
+                    return Ok(Step::Close);
+                }
+                self.has_ended = true;
+            } else if self.received.len() >= limits.head_bytes_max && self.body.is_some() {
                 return Ok(Step::Close);
             }
         } else if mode == Mode::Push {
             self.drop_received()?;
-        } else if self.keeps {
+        } else if mode == Mode::OneRequest && self.keeps {
             has_ended = self.receive(limits, progress_ms)?;
         }
         let mut left = TURN_BYTES;
@@ -143,7 +147,8 @@ impl<B> Client<B> {
                     return Ok(Step::Close);
                 }
                 if !self.begin(limits, mode, respond) {
-                    return Ok(if has_ended { Step::Close } else { Step::Wait(Interest::READ) });
+                    let is_over = has_ended || (self.has_ended && mode == Mode::KeepAlive);
+                    return Ok(if is_over { Step::Close } else { Step::Wait(Interest::READ) });
                 }
                 self.deadline_ms = renewed_ms;
             }
@@ -173,7 +178,7 @@ impl<B> Client<B> {
     fn reads(&self, limits: &Limits, mode: Mode) -> bool {
         match mode {
             Mode::OneRequest => false,
-            Mode::KeepAlive => self.received.len() < limits.head_bytes_max,
+            Mode::KeepAlive => !self.has_ended && self.received.len() < limits.head_bytes_max,
             Mode::Push => !self.has_ended,
         }
     }

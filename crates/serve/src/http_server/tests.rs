@@ -345,19 +345,27 @@ fn clients_are_bounded() {
     assert_eq!(world.server.received(), [0, 0]);
 }
 
-/// A client that ends its side after its request gets a response if that is its only one. With
-/// keep-alive it counts as disconnected, and so does one that waits for more of a body.
+/// A client that ends its side after its request gets the response, however long, and after several
+/// requests all of them where the connection is kept. One that ends it while it waits for more of a body counts as
+/// disconnected, and so does one that has sent a part of a request.
 #[test]
 fn ended_clients_leave() {
-    for (mode, is_answered) in [(Mode::OneRequest, true), (Mode::KeepAlive, false)] {
+    for (mode, of_two) in [(Mode::OneRequest, 1), (Mode::KeepAlive, 2)] {
         let mut world = World::new(mode, Limits::default());
-        let mut client = TcpStream::connect(world.server.address().unwrap()).unwrap();
-        client.write_all(b"GET /text HTTP/1.1\r\n\r\n").unwrap();
-        client.shutdown(Shutdown::Write).unwrap();
-        client.set_nonblocking(true).unwrap();
-        let answer = world.receive(&mut client).unwrap();
-        assert_eq!(answer.ends_with("\r\n\r\ntext"), is_answered, "{answer}");
-        assert!(world.server.is_idle());
+        let ended = |world: &mut World, request: &str| {
+            let mut client = TcpStream::connect(world.server.address().unwrap()).unwrap();
+            client.write_all(request.as_bytes()).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            client.set_nonblocking(true).unwrap();
+            let answer = world.receive(&mut client).unwrap();
+            assert!(world.server.is_idle());
+            answer
+        };
+        let two = ended(&mut world, &"GET /text HTTP/1.1\r\n\r\n".repeat(2));
+        assert_eq!(two.matches("\r\n\r\ntext").count(), of_two, "{two}");
+        assert!(ended(&mut world, "GET /big HTTP/1.1\r\n\r\n").len() > BIG_BYTES);
+        assert!(ended(&mut world, "GET /long HTTP/1.1\r\n\r\n").len() > 8 * LONG.len());
+        assert_eq!(ended(&mut world, "GET /te"), "");
 
         let mut client = world.client("GET /later HTTP/1.1\r\n\r\n");
         world.receive_until(&mut client, |text| text.ends_with("\r\na\r\n")).unwrap();
