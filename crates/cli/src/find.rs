@@ -319,7 +319,7 @@ fn report(summary: &Summary, places: &[Place], elapsed_s: f64) {
         let numbers: Vec<String> =
             summary.segments_without_index.iter().map(|number| segment_name(*number)).collect();
         eprint_quietly(&format!(
-            "no sound index for segments {}: larder scanned them, and names of their flows may be missing",
+            "no sound index or journal for segments {}: larder scanned them, and names of their flows may be missing",
             numbers.join(", ")
         ));
     }

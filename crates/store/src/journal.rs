@@ -165,6 +165,20 @@ pub(crate) fn frames<'a>(journal: &'a [u8], identity: &Identity) -> Option<&'a [
     journal.strip_prefix(&header(identity)[..])
 }
 
+/// Whether a journal, of a segment with packets, has lost events: it is missing, of another segment,
+/// or has bytes that are no frame. A last frame that is cut is what a kill leaves.
+pub(crate) fn is_damaged(journal: Option<&[u8]>, identity: &Identity) -> bool {
+    let Some(mut rest) = journal.and_then(|journal| frames(journal, identity)) else { return true };
+    while let Some((_, used)) = next(rest) {
+        rest = &rest[used..];
+    }
+    let is_cut = match block::word(rest, 0) {
+        Some(len) => len <= EVENT_BYTES_MAX && rest.len() < 8 + len as usize,
+        None => true,
+    };
+    !is_cut
+}
+
 /// Appends a frame.
 pub(crate) fn put(out: &mut Vec<u8>, event: &StoredEvent) {
     let start = out.len();
@@ -388,9 +402,21 @@ mod tests {
             let cut = cut.index(out.len());
             let whole = ends.iter().filter(|end| **end <= cut).count();
             prop_assert!(super::events(&out[..cut]).eq(events[..whole].iter().cloned()));
+            let identity = Identity { number: 1, position: 2, run: 0 };
+            let judged = |frames: &[u8]| {
+                let journal = [&header(&identity), frames].concat();
+                is_damaged(Some(&journal), &identity)
+            };
+            prop_assert!(!judged(&out) && !judged(&out[..cut]), "a kill cuts");
             out[cut] ^= 0x10;
             let found: Vec<_> = super::events(&out).collect();
             prop_assert_eq!(&found[..], &events[..whole]);
+            // A greater length is like a cut, if the bytes end before.
+            let is_length = cut - ends[..whole].last().copied().unwrap_or(0) < 4;
+            prop_assert!(judged(&out) || is_length);
+            let other = Identity { number: 2, ..identity };
+            prop_assert!(is_damaged(None, &identity) && is_damaged(Some(b""), &identity));
+            prop_assert!(is_damaged(Some(&header(&identity)), &other));
         }
     }
 }

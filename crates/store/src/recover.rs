@@ -240,8 +240,8 @@ fn close_torn(
                 .for_each(|event| flow_names.remember(event));
         }
     }
-    let journal = fs::read(files::path(directory, identity.number, Kind::Journal));
-    let frames = journal.as_deref().ok().and_then(|file| journal::frames(file, identity));
+    let journal = fs::read(files::path(directory, identity.number, Kind::Journal)).ok();
+    let frames = journal.as_deref().and_then(|file| journal::frames(file, identity));
     journal::events(frames.unwrap_or_default()).for_each(|event| flow_names.take(event));
     let (closed, result) = close_part(directory, access, identity, flow_names, seed);
     match result {
@@ -254,6 +254,10 @@ fn close_torn(
             let line = counts.log.error("segment not recovered");
             line.text("path", closed.path.display()).text("error", error);
         }
+    }
+    if closed.packets > 0 && journal::is_damaged(journal.as_deref(), identity) {
+        let line = counts.log.warn("journal damaged; names of flows may be missing");
+        line.text("path", closed.path.display());
     }
     if closed.damaged_bytes > 0 {
         let line = counts.log.warn("segment damaged").text("path", closed.path.display());

@@ -30,7 +30,7 @@ pub(super) struct Opened {
     /// Its bytes when it was opened.
     pub bytes: u64,
     pub index: Index,
-    /// It should have an index, and has no valid one.
+    /// It should have an index, and has no valid one, or it grows and its journal is damaged.
     pub lacks_index: bool,
     /// It was read whole.
     pub flows: Option<Flows>,
@@ -54,7 +54,14 @@ impl Opened {
             if journal.is_none() && attempt + 1 < TRIES {
                 continue;
             }
-            return Opened::made(path, source, bytes, number, &journal.unwrap_or_default(), seed);
+            let frames = journal.as_deref().unwrap_or_default();
+            let mut opened = Opened::made(path, source, bytes, number, frames, seed)?;
+            if let Some(opened) = &mut opened {
+                let Index { packets, identity, .. } = &opened.index;
+                opened.lacks_index =
+                    *packets > 0 && journal::is_damaged(journal.as_deref(), identity);
+            }
+            return Ok(opened);
         }
         Ok(None)
     }

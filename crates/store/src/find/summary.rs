@@ -24,7 +24,8 @@ pub struct Summary {
     /// Segments that were searched.
     pub segments: u64,
     /// Closed segments without a valid index, which were read whole: their names are known only
-    /// from other segments.
+    /// from other segments. And those that grow, or were left by a kill, whose journal has lost
+    /// events.
     pub segments_without_index: Vec<u64>,
     /// Segments that could not be read completely; the search went on after the damage.
     pub damaged: Vec<Damage>,
@@ -61,8 +62,9 @@ impl Summary {
             let of = numbers(&mut self.segments_without_index.iter().copied());
             let count = self.segments_without_index.len();
             text += if text.is_empty() { "" } else { "; " };
-            text +=
-                &format!("{count} segments have no sound index ({of}), so names may be missing");
+            text += &format!(
+                "{count} segments have no sound index or journal ({of}), so names may be missing"
+            );
         }
         Some(text)
     }
