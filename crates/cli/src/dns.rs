@@ -26,7 +26,7 @@ use larder_settings::layers::Resolved;
 use larder_settings::row::{List, Text};
 
 use crate::addresses::{addresses, control, metrics, not_an_address, parse_address};
-use crate::page::{Ui, page};
+use crate::page::{Ui, note_token, page};
 use crate::reloading::{Again, Reloading};
 use crate::settings::dns::{Caching, Dns, Operation as OperationSettings, Serving};
 use crate::{encrypted, logs, signals};
@@ -55,7 +55,7 @@ pub fn dns(resolved: Resolved, again: Again) -> Outcome {
     if !resolvers.is_empty() {
         return shadow::run(&settings.shadow, options, resolvers, &log);
     }
-    let source = source(resolved, options.policy.clone(), again, log.clone());
+    let source = source(resolved, &options, again, log.clone());
     signals::hold()
         .map_err(|error| Failure::file("signals", &error, "free some file descriptors"))?;
     let _printer = logs::print(&log)?;
@@ -74,13 +74,17 @@ pub fn check(settings: &Dns) -> Result<(), Failure> {
 }
 
 /// Reads the settings again, and lists the changes. Those of the policy and the log are applied.
-fn source(start: Resolved, policy_at_start: PolicyOptions, again: Again, log: Log) -> Source {
+fn source(start: Resolved, in_force: &Options, again: Again, log: Log) -> Source {
     let reloading = Arc::new(Reloading::new(start, again));
+    let (exempt, page) = (in_force.policy.exempt.clone(), in_force.operation.page.clone());
     Arc::new(move || {
-        let (settings, changes) = reloading.read()?;
+        let (settings, mut changes) = reloading.read()?;
+        let fresh: Dns = settings.read();
+        // What needs a restart is checked, too: else the next start would fail.
+        let operation = operation(&fresh.operation).map_err(|failure| failure.message)?;
+        note_token(&mut changes, page.as_ref(), operation.page.as_ref());
         // Zones are forwarded as at the start.
-        let policy =
-            PolicyOptions { exempt: policy_at_start.exempt.clone(), ..policy(&settings.read()) };
+        let policy = PolicyOptions { exempt: exempt.clone(), ..policy(&fresh) };
         let (reloading, log) = (reloading.clone(), log.clone());
         let applied = Box::new(move || {
             logs::follow(&log, log_words(&settings.read()));

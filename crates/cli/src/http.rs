@@ -22,7 +22,7 @@ use larder_settings::value::{Kind, Value};
 use larder_wire::prefix::Prefix;
 
 use crate::addresses::{addresses, control, metrics};
-use crate::page::{Ui, page};
+use crate::page::{Ui, note_token, page};
 use crate::reloading::{Again, Reloading};
 use crate::settings::Http;
 use crate::{encrypted, logs, signals};
@@ -36,7 +36,7 @@ pub fn http(resolved: Resolved, again: Again) -> Outcome {
     let settings: Http = resolved.read();
     let options = options(&settings)?;
     let log = logs::log("http", (settings.log_level, settings.log_format));
-    let source = source(resolved, options.origins.clone(), again, log.clone());
+    let source = source(resolved, &options, again, log.clone());
     signals::hold()
         .map_err(|error| Failure::file("signals", &error, "free some file descriptors"))?;
     let _printer = logs::print(&log)?;
@@ -52,7 +52,8 @@ pub fn check(settings: &Http) -> Result<(), Failure> {
 }
 
 /// Reads the settings again, and lists the changes.
-fn source(start: Resolved, origins: Vec<OriginAddress>, again: Again, log: Log) -> Source {
+fn source(start: Resolved, at_start: &Options, again: Again, log: Log) -> Source {
+    let (origins, page) = (at_start.origins.clone(), at_start.operation.page.clone());
     // The authorities to trust are read at the start.
     let may_be_secure = origins.iter().any(|origin| origin.is_secure);
     let reloading = Reloading::new(start, again);
@@ -61,6 +62,7 @@ fn source(start: Resolved, origins: Vec<OriginAddress>, again: Again, log: Log) 
         let (settings, mut changes) = reloading.read()?;
         let fresh: Http = settings.read();
         let options = options(&fresh).map_err(|failure| failure.message)?;
+        note_token(&mut changes, page.as_ref(), options.operation.page.as_ref());
         let is_new = |origin: &&OriginAddress| origin.is_secure && !may_be_secure;
         if let Some(origin) = options.origins.iter().find(is_new) {
             let why = "the first origin over TLS needs a restart";

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use larder_serve::changes::Changes;
 use larder_serve::page_server::{Listen, Options, PageOptions};
 use larder_settings::exit::Failure;
 use larder_settings::row::{List, Text};
@@ -45,6 +46,19 @@ pub fn page(settings: &Ui<'_>) -> Result<Option<PageOptions>, Failure> {
     check_token(&listen, token.is_some(), "ui-token")?;
     let server = Options { hosts: hosts.to_vec(), token, ..Options::new(listen) };
     Ok(Some(PageOptions { server, history: history.cloned() }))
+}
+
+/// Notes at a reload that the file of the token has another token than the one in force: the setting is the same.
+pub fn note_token(
+    changes: &mut Changes,
+    in_force: Option<&PageOptions>,
+    fresh: Option<&PageOptions>,
+) {
+    let token = |page: Option<&PageOptions>| page.and_then(|page| page.server.token.clone());
+    let is_noted = changes.needs_restart.iter().any(|name| name == "ui-token");
+    if !is_noted && token(in_force) != token(fresh) {
+        changes.needs_restart.push("ui-token".to_owned());
+    }
 }
 
 /// The address of the setting `name`, whose value is `word`.

@@ -447,3 +447,31 @@ fn http_page_in_a_browser(test: &str, browser: &str) {
         false => request(address),
     });
 }
+
+/// A reload states that another token in the same file needs a restart, and refuses what the next start would refuse.
+#[test]
+fn reloads_look_at_pages() {
+    for (program, line) in
+        [("dns", "upstream = '127.0.0.1:9'"), ("http", "origin = 'http://127.0.0.1:9'")]
+    {
+        let scratch = Scratch::new();
+        let file = |ui: &str| {
+            let fixed = format!("[{program}]\nlisten = '127.0.0.1:0'\nctl = 'ctl'\n{line}\n");
+            scratch.write("larder.toml", format!("{fixed}ui = '{ui}'\nui_token = 'token'\n"));
+        };
+        scratch.write("token", "one\n");
+        file("127.0.0.1:0");
+        let mut server = Program::start(scratch.larder().arg(program));
+        server.wait_for(&format!("{program}: listening"));
+        let ctl = || scratch.run("ctl reload --socket ctl");
+        let has = |run: &Run, line: &str| run.out.lines().any(|found| found == line);
+        until("it listens", || has(&ctl(), "needs_restart  -").then_some(()));
+        scratch.write("token", "other\n");
+        assert!(has(&ctl(), "needs_restart  ui-token"), "{}", ctl().out);
+        file("nonsense");
+        ctl().refused(&["--ui \"nonsense\": expected ADDR:PORT"]);
+        scratch.write("token", "one\n");
+        file("127.0.0.1:0");
+        assert!(has(&ctl(), "needs_restart  -"), "{}", ctl().out);
+    }
+}
