@@ -181,6 +181,11 @@ pub fn format(word: &str) -> OutputFormat {
     }
 }
 
+/// Whether these settings go together. Nothing is started.
+pub fn check(settings: &Annotate) -> Result<(), Failure> {
+    options(settings).map(drop)
+}
+
 fn options(settings: &Annotate) -> Result<Options, Failure> {
     let Annotate { input, output, names, limits, rotation, capture, store, operation } = settings;
     let access = live::access(operation)?;

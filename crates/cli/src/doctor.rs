@@ -75,6 +75,7 @@ pub fn doctor(invocation: &Invocation) -> Outcome {
         let settings: Annotate = invocation.settings_of(&crate::settings::ANNOTATE)?.read();
         findings.extend(machine::memory("annotate", capture::memory_bytes(&settings)));
         findings.extend(capture::checks(&settings, own.dir.as_deref(), own.store));
+        findings.push(of_settings("annotate", own.program, crate::annotate::check(&settings)));
     }
     if is_wanted("dns") {
         let settings: dns::Dns = invocation.settings_of(&dns::DNS)?.read();

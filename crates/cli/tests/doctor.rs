@@ -57,7 +57,22 @@ fn ports_and_files() {
         says(&lines, "FAIL", &format!("{program} TCP {at}"), "or change --ui");
         says(&lines, "FAIL", "TCP 192.0.2.77:9", "correct --metrics");
     }
+    // What annotate would refuse.
+    for (text, why) in [
+        ("ui = \"18099\"", "expected ADDR:PORT or unix:PATH"),
+        ("ui = \"0.0.0.0:18099\"", "add --serve-token FILE"),
+        ("metrics = \"9100\"", "--metrics"),
+        ("ui = \"127.0.0.1:0\"\nserve_token = \"missing\"", "--serve-token missing"),
+        ("pcap_serve = \"127.0.0.1:0\"", "no packet store"),
+    ] {
+        scratch.write("larder.toml", format!("[annotate]\n{text}\n"));
+        let (code, lines) = doctor(&mut scratch.larder(), "doctor annotate -i lo");
+        assert_eq!(code, Some(1), "{text}");
+        says(&lines, "FAIL", "annotate settings", why);
+    }
     std::fs::remove_file(scratch.path("larder.toml")).expect("removed");
+    let (_, lines) = doctor(&mut scratch.larder(), "doctor annotate -i lo");
+    says(&lines, "ok", "annotate settings", "go together");
     let (_, lines) = doctor(&mut scratch.larder(), "doctor http --listen 192.0.2.77:80");
     says(&lines, "FAIL", "192.0.2.77", "no address of this machine");
     scratch.write(
