@@ -33,20 +33,12 @@ fn says(lines: &[String], verdict: &str, what: &str, to_do: &str) {
     assert!(line.starts_with(verdict) && line.contains(to_do), "{line}");
 }
 
-/// Ports that others have, addresses of others, files that are not there: each fails, and what is free is ok.
+/// Addresses of pages and metrics that others have, and settings that annotate would refuse.
 #[test]
-fn ports_and_files() {
+fn pages_and_settings() {
     let scratch = Scratch::new();
-    let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let udp = udp.local_addr().map(|at| (at, udp)).expect("an address");
-    let (code, lines) = doctor(&mut scratch.larder(), &format!("doctor dns --listen {}", udp.0));
-    assert_eq!(code, Some(1));
-    says(&lines, "FAIL", &format!("UDP {}", udp.0), "end what listens there");
     let tcp = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let at = tcp.local_addr().expect("an address");
-    let (code, lines) = doctor(&mut scratch.larder(), &format!("doctor http --listen {at}"));
-    assert_eq!(code, Some(1));
-    says(&lines, "FAIL", &format!("TCP {at}"), "change --listen");
     for (program, text) in
         [("dns", "recurse = true"), ("http", "origin = \"http://127.0.0.1:9\""), ("annotate", "")]
     {
@@ -70,9 +62,25 @@ fn ports_and_files() {
         assert_eq!(code, Some(1), "{text}");
         says(&lines, "FAIL", "annotate settings", why);
     }
-    std::fs::remove_file(scratch.path("larder.toml")).expect("removed");
+    scratch.write("larder.toml", "");
     let (_, lines) = doctor(&mut scratch.larder(), "doctor annotate -i lo");
     says(&lines, "ok", "annotate settings", "go together");
+}
+
+/// Ports that others have, addresses of others, files that are not there: each fails, and what is free is ok.
+#[test]
+fn ports_and_files() {
+    let scratch = Scratch::new();
+    let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let udp = udp.local_addr().map(|at| (at, udp)).expect("an address");
+    let (code, lines) = doctor(&mut scratch.larder(), &format!("doctor dns --listen {}", udp.0));
+    assert_eq!(code, Some(1));
+    says(&lines, "FAIL", &format!("UDP {}", udp.0), "end what listens there");
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let at = tcp.local_addr().expect("an address");
+    let (code, lines) = doctor(&mut scratch.larder(), &format!("doctor http --listen {at}"));
+    assert_eq!(code, Some(1));
+    says(&lines, "FAIL", &format!("TCP {at}"), "change --listen");
     let (_, lines) = doctor(&mut scratch.larder(), "doctor http --listen 192.0.2.77:80");
     says(&lines, "FAIL", "192.0.2.77", "no address of this machine");
     scratch.write(
