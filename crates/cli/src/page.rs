@@ -54,9 +54,10 @@ pub fn note_token(
     in_force: Option<&PageOptions>,
     fresh: Option<&PageOptions>,
 ) {
-    let token = |page: Option<&PageOptions>| page.and_then(|page| page.server.token.clone());
+    let [before, now] =
+        [in_force, fresh].map(|page| page.and_then(|page| page.server.token.as_ref()));
     let is_noted = changes.needs_restart.iter().any(|name| name == "ui-token");
-    if !is_noted && token(in_force) != token(fresh) {
+    if !is_noted && before != now {
         changes.needs_restart.push("ui-token".to_owned());
     }
 }

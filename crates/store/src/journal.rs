@@ -161,22 +161,29 @@ pub(crate) fn identity(journal: &[u8]) -> Option<Identity> {
 }
 
 /// The frames of a journal, if it belongs to this segment.
-pub(crate) fn frames<'a>(journal: &'a [u8], identity: &Identity) -> Option<&'a [u8]> {
+fn frames<'a>(journal: &'a [u8], identity: &Identity) -> Option<&'a [u8]> {
     journal.strip_prefix(&header(identity)[..])
 }
 
-/// Whether a journal, of a segment with packets, has lost events: it is missing, of another segment,
-/// or has bytes that are no frame. A last frame that is cut is what a kill leaves.
-pub(crate) fn is_damaged(journal: Option<&[u8]>, identity: &Identity) -> bool {
-    let Some(mut rest) = journal.and_then(|journal| frames(journal, identity)) else { return true };
-    while let Some((_, used)) = next(rest) {
+/// Visits the valid events of a segment's journal. False: events are lost, if the segment has
+/// packets. The journal is missing, of another segment, or has bytes that are no frame. A last frame
+/// that is cut is what a kill leaves.
+pub(crate) fn read(
+    journal: Option<&[u8]>,
+    identity: &Identity,
+    mut visit: impl FnMut(StoredEvent),
+) -> bool {
+    let Some(mut rest) = journal.and_then(|journal| frames(journal, identity)) else {
+        return false;
+    };
+    while let Some((event, used)) = next(rest) {
+        visit(event);
         rest = &rest[used..];
     }
-    let is_cut = match block::word(rest, 0) {
+    match block::word(rest, 0) {
         Some(len) => len <= EVENT_BYTES_MAX && rest.len() < 8 + len as usize,
         None => true,
-    };
-    !is_cut
+    }
 }
 
 /// Appends a frame.
@@ -405,7 +412,7 @@ mod tests {
             let identity = Identity { number: 1, position: 2, run: 0 };
             let judged = |frames: &[u8]| {
                 let journal = [&header(&identity), frames].concat();
-                is_damaged(Some(&journal), &identity)
+                !read(Some(&journal), &identity, drop)
             };
             prop_assert!(!judged(&out) && !judged(&out[..cut]), "a kill cuts");
             out[cut] ^= 0x10;
@@ -415,8 +422,8 @@ mod tests {
             let is_length = cut - ends[..whole].last().copied().unwrap_or(0) < 4;
             prop_assert!(judged(&out) || is_length);
             let other = Identity { number: 2, ..identity };
-            prop_assert!(is_damaged(None, &identity) && is_damaged(Some(b""), &identity));
-            prop_assert!(is_damaged(Some(&header(&identity)), &other));
+            prop_assert!(!read(None, &identity, drop) && !read(Some(b""), &identity, drop));
+            prop_assert!(!read(Some(&header(&identity)), &other, drop));
         }
     }
 }

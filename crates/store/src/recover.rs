@@ -241,8 +241,7 @@ fn close_torn(
         }
     }
     let journal = fs::read(files::path(directory, identity.number, Kind::Journal)).ok();
-    let frames = journal.as_deref().and_then(|file| journal::frames(file, identity));
-    journal::events(frames.unwrap_or_default()).for_each(|event| flow_names.take(event));
+    let is_sound = journal::read(journal.as_deref(), identity, |event| flow_names.take(event));
     let (closed, result) = close_part(directory, access, identity, flow_names, seed);
     match result {
         Ok(()) => {
@@ -255,7 +254,7 @@ fn close_torn(
             line.text("path", closed.path.display()).text("error", error);
         }
     }
-    if closed.packets > 0 && journal::is_damaged(journal.as_deref(), identity) {
+    if closed.packets > 0 && !is_sound {
         let line = counts.log.warn("journal damaged; names of flows may be missing");
         line.text("path", closed.path.display());
     }

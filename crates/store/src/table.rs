@@ -21,15 +21,11 @@ pub(crate) struct Table {
 impl Table {
     /// The index of the element for which `is_it` holds, among those with this hash and others.
     pub fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        let mask = self.slots.len().checked_sub(1)?;
-        let mut at = hash as usize & mask;
-        while self.slots[at] != FREE {
-            if is_it(self.slots[at]) {
-                return Some(self.slots[at]);
-            }
-            at = (at + 1) & mask;
+        if self.slots.is_empty() {
+            return None;
         }
-        None
+        let found = self.slots[slot(&self.slots, hash, is_it)];
+        (found != FREE).then_some(found)
     }
 
     /// The same; if there is none, `len`, the length of the list, to which the caller then adds it.
@@ -44,30 +40,32 @@ impl Table {
         if (len + 1) * 2 > self.slots.len() {
             self.grow(len, hash_of);
         }
-        let mask = self.slots.len() - 1;
-        let mut at = hash as usize & mask;
-        while self.slots[at] != FREE {
-            if is_it(self.slots[at]) {
-                return self.slots[at];
-            }
-            at = (at + 1) & mask;
+        let at = slot(&self.slots, hash, is_it);
+        if self.slots[at] == FREE {
+            self.slots[at] = len as u32;
         }
-        self.slots[at] = len as u32;
-        len as u32
+        self.slots[at]
     }
 
     #[cold]
     fn grow(&mut self, len: usize, hash_of: impl Fn(u32) -> u64) {
-        let slots = (self.slots.len() * 2).max(SLOTS_MIN);
-        self.slots = vec![FREE; slots];
+        self.slots = vec![FREE; (self.slots.len() * 2).max(SLOTS_MIN)];
         for number in 0..len as u32 {
-            let mut at = hash_of(number) as usize & (slots - 1);
-            while self.slots[at] != FREE {
-                at = (at + 1) & (slots - 1);
-            }
+            let at = slot(&self.slots, hash_of(number), |_| false);
             self.slots[at] = number;
         }
     }
+}
+
+/// The place of the element for which `is_it` holds, or the free one for it.
+#[inline]
+fn slot(slots: &[u32], hash: u64, is_it: impl Fn(u32) -> bool) -> usize {
+    let mask = slots.len() - 1;
+    let mut at = hash as usize & mask;
+    while slots[at] != FREE && !is_it(slots[at]) {
+        at = (at + 1) & mask;
+    }
+    at
 }
 
 #[cfg(test)]

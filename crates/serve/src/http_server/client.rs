@@ -43,7 +43,7 @@ pub struct Client<B> {
     body: Option<Sending<B>>,
     /// Its body has no bytes yet.
     waits: bool,
-    /// It has ended its side ([`Mode::Push`]).
+    /// It has ended its side, and sends no more.
     has_ended: bool,
     /// The connection stays open after this response.
     keeps: bool,
@@ -118,7 +118,6 @@ impl<B> Client<B> {
             self.deadline_ms = renewed_ms;
         }
         let progress_ms = (mode != Mode::OneRequest).then_some(renewed_ms);
-        let mut has_ended = false;
         if mode == Mode::KeepAlive && !self.has_ended {
             let is_busy = self.body.is_some() || self.unsent_at < self.unsent.len();
             if self.receive(limits, progress_ms)? {
@@ -134,7 +133,7 @@ impl<B> Client<B> {
         } else if mode == Mode::Push {
             self.drop_received()?;
         } else if mode == Mode::OneRequest && self.keeps {
-            has_ended = self.receive(limits, progress_ms)?;
+            self.has_ended = self.receive(limits, progress_ms)?;
         }
         let mut left = TURN_BYTES;
         loop {
@@ -147,8 +146,9 @@ impl<B> Client<B> {
                     return Ok(Step::Close);
                 }
                 if !self.begin(limits, mode, respond) {
-                    let is_over = has_ended || (self.has_ended && mode == Mode::KeepAlive);
-                    return Ok(if is_over { Step::Close } else { Step::Wait(Interest::READ) });
+                    let step =
+                        if self.has_ended { Step::Close } else { Step::Wait(Interest::READ) };
+                    return Ok(step);
                 }
                 self.deadline_ms = renewed_ms;
             }

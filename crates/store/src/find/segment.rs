@@ -54,14 +54,7 @@ impl Opened {
             if journal.is_none() && attempt + 1 < TRIES {
                 continue;
             }
-            let frames = journal.as_deref().unwrap_or_default();
-            let mut opened = Opened::made(path, source, bytes, number, frames, seed)?;
-            if let Some(opened) = &mut opened {
-                let Index { packets, identity, .. } = &opened.index;
-                opened.lacks_index =
-                    *packets > 0 && journal::is_damaged(journal.as_deref(), identity);
-            }
-            return Ok(opened);
+            return Opened::made(path, source, bytes, number, journal.as_deref(), seed);
         }
         Ok(None)
     }
@@ -82,7 +75,7 @@ impl Opened {
             // It was deleted after it was opened: its files go one after the other.
             None if open_closed(directory, number)?.is_none() => Ok(None),
             _ => {
-                let opened = Opened::made(path, source, bytes, number, &[], seed)?;
+                let opened = Opened::made(path, source, bytes, number, None, seed)?;
                 Ok(opened.map(|mut opened| {
                     opened.lacks_index = true;
                     opened.judge();
@@ -98,18 +91,22 @@ impl Opened {
         mut source: Source,
         bytes: u64,
         number: u64,
-        journal: &[u8],
+        journal: Option<&[u8]>,
         seed: u64,
     ) -> io::Result<Option<Opened>> {
         let whole = source.whole(bytes)?;
         // Its header may be missing while the journal has events of earlier packets.
-        let identity = Identity::parse(whole.bytes()).or_else(|| journal::identity(journal));
+        let identity =
+            Identity::parse(whole.bytes()).or_else(|| journal.and_then(journal::identity));
         let Some(identity) = identity.filter(|found| found.number == number) else {
             return Ok(None);
         };
-        let (flows, index, walked) = look_through(&identity, whole.bytes(), journal, seed);
+        let mut names = FlowNames::default();
+        let is_sound = journal::read(journal, &identity, |event| names.take(event));
+        let (flows, index, walked) = look_through(&identity, whole.bytes(), &names, seed);
         let damage = damage_of(number, walked.hole_bytes(), None);
-        let (lacks_index, flows, whole) = (false, Some(flows), Some(whole));
+        let lacks_index = index.packets > 0 && !is_sound;
+        let (flows, whole) = (Some(flows), Some(whole));
         let mut opened = Opened { path, source, bytes, index, lacks_index, flows, damage, whole };
         opened.let_go();
         Ok(Some(opened))
@@ -127,7 +124,8 @@ impl Opened {
     pub fn look_through(&mut self, seed: u64) -> io::Result<()> {
         self.lacks_index = true;
         let identity = self.index.identity;
-        let (flows, index, walked) = look_through(&identity, self.content()?, &[], seed);
+        let (flows, index, walked) =
+            look_through(&identity, self.content()?, &FlowNames::default(), seed);
         (self.flows, self.index) = (Some(flows), index);
         self.let_go();
         self.damage = damage_of(identity.number, walked.hole_bytes(), None);
@@ -264,15 +262,13 @@ fn damage_of(segment: u64, bytes: u64, packets: Option<u64>) -> Option<Damage> {
 fn look_through(
     identity: &Identity,
     bytes: &[u8],
-    journal: &[u8],
+    flow_names: &FlowNames,
     seed: u64,
 ) -> (Flows, Index, Walked) {
-    let (mut flows, mut flow_names) = (Flows::new(seed), FlowNames::default());
+    let mut flows = Flows::new(seed);
     let walked = block::walk(bytes, |offset, bytes| {
         flows.block(offset, bytes);
     });
-    let frames = journal::frames(journal, identity).unwrap_or_default();
-    journal::events(frames).for_each(|event| flow_names.take(event));
     let events = flow_names.of_segment(identity.position, &flows);
     let bytes = index::build(identity, walked.end, &flows, &events, true);
     (flows, Index::made(bytes).expect("what was made just now is sound"), walked)
