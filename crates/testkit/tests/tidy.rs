@@ -11,6 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use larder_testkit::skip;
+
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 /// Columns of a line of Rust. What rustfmt formats ends at 100; this is for what it does not touch.
@@ -289,6 +291,20 @@ fn unsafe_is_in_mem_and_io() {
         let forbids = text.is_some_and(|text| text.contains("#![forbid(unsafe_code)]"));
         assert_eq!(forbids, !(path.ends_with("mem") || path.ends_with("io")), "{path:?}");
     }
+}
+
+/// A change of a line that a deliberate mistake replaces changes the list of mistakes too.
+#[test]
+fn mistakes_have_their_places() {
+    if !skip::has("mistakes_have_their_places", "python3") {
+        return;
+    }
+    let checked = Command::new("python3")
+        .args([".ci/mutants/run", "--check", "engine", "serve", "trust-annotate", "trust-servers"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
 /// The rule by which functions are measured, on what rustfmt makes.
