@@ -19,16 +19,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use foldhash::fast::FixedState;
-use larder::mem::Region;
 use larder::{Cache, Error, Policy, Reader, Seconds, Ttl, Typed, Writer};
 use larder_bench::clock::ThreadTime;
-use larder_bench::data::{Key, VALUE_BYTES_MAX, ValueBuffer, key, mix, number_of, scatter};
-use larder_bench::pair::{Way, cache_with_long_log, compare_ways};
-use larder_bench::engine::{Engine, NOW, VARIANTS};
 use larder_bench::contest::{Entrant, own_entrants};
+use larder_bench::data::{Key, VALUE_BYTES_MAX, ValueBuffer, key, mix, number_of, scatter};
+use larder_bench::engine::{Engine, NOW, VARIANTS};
+use larder_bench::pair::{Way, cache_with_long_log, compare_ways};
 use larder_bench::peer::{Handle, Peer, Shape};
 use larder_bench::row::{Row, Unit};
 use larder_bench::runner::Work;
+use larder_mem::Region;
 
 use crate::peers;
 
@@ -402,14 +402,23 @@ fn changing_mix(size: Size) -> Result<Vec<Row>, String> {
         Way::new("larder", before, || put(&changing)),
         Way::new("a steady mix", steady_note, || put(&steady)),
     ];
-    let mut rows =
-        compare_ways("put, short values and then long ones", Unit::Ns, size.rounds.min(6), &mut puts);
+    let mut rows = compare_ways(
+        "put, short values and then long ones",
+        Unit::Ns,
+        size.rounds.min(6),
+        &mut puts,
+    );
     drop(puts);
     let mut shares = [
         Way::new("larder", before, || share(&changing)),
         Way::new("a steady mix", steady_note, || share(&steady)),
     ];
-    rows.extend(compare_ways("room in use after the mix of sizes changed", Unit::Share, 1, &mut shares));
+    rows.extend(compare_ways(
+        "room in use after the mix of sizes changed",
+        Unit::Share,
+        1,
+        &mut shares,
+    ));
     Ok(rows)
 }
 

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
-use larder_bench::data::{Key, number_of};
 use larder_bench::contest::Entrant;
+use larder_bench::data::{Key, number_of};
 use larder_bench::peer::{Handle, Peer, Shape};
 
 /// Every peer.
@@ -19,9 +19,12 @@ pub fn entrants() -> Vec<Entrant> {
     vec![
         Entrant::new("moka", "W-TinyLFU; Arc values", true, Moka::new),
         Entrant::new("quick_cache", "S3-FIFO; Arc values", true, Quick::new),
+        Entrant::new("mini-moka", "W-TinyLFU; Arc values", true, MiniMoka::new),
+        Entrant::new("scc HashCache", "LRU of 32 entries", true, Scc::new),
         Entrant::new("segcache", "merge eviction", true, |shape| Seg::new(shape, MERGE)),
         Entrant::new("segcache, S3-FIFO", "", true, |shape| Seg::new(shape, S3_FIFO)),
         Entrant::new("lru, 64 locks", "std mutexes", true, |shape| Lru::new(shape, 64)),
+        Entrant::new("papaya", "unbounded: evicts nothing", false, Papaya::new),
         Entrant::new("dashmap", "unbounded: evicts nothing", false, Dash::new),
         Entrant::new(
             "left-right",
@@ -65,6 +68,106 @@ impl Handle for &Moka {
 
     fn settle(&mut self) {
         self.0.run_pending_tasks();
+    }
+}
+
+/// [`mini_moka::sync::Cache`].
+struct MiniMoka(mini_moka::sync::Cache<Key, Arc<[u8]>, FixedState>);
+
+impl MiniMoka {
+    fn new(shape: &Shape) -> Infallible<MiniMoka> {
+        let builder = mini_moka::sync::Cache::builder().max_capacity(shape.entries as u64);
+        Ok(MiniMoka(builder.build_with_hasher(FixedState::default())))
+    }
+}
+
+impl Peer for MiniMoka {
+    type Handle<'a> = &'a MiniMoka;
+
+    fn handle(&self) -> &MiniMoka {
+        self
+    }
+}
+
+impl Handle for &MiniMoka {
+    #[inline]
+    fn get(&mut self, key: &Key) -> Option<u64> {
+        self.0.get(key).map(|value| number_of(&value))
+    }
+
+    #[inline]
+    fn put(&mut self, key: &Key, value: &[u8]) {
+        self.0.insert(*key, value.into());
+    }
+
+    fn settle(&mut self) {
+        use mini_moka::sync::ConcurrentCacheExt;
+        self.0.sync();
+    }
+}
+
+/// [`scc::HashCache`].
+struct Scc(scc::HashCache<Key, Box<[u8]>, FixedState>);
+
+impl Scc {
+    fn new(shape: &Shape) -> Infallible<Scc> {
+        let hasher = FixedState::default();
+        Ok(Scc(scc::HashCache::with_capacity_and_hasher(0, shape.entries, hasher)))
+    }
+}
+
+impl Peer for Scc {
+    type Handle<'a> = &'a Scc;
+
+    fn handle(&self) -> &Scc {
+        self
+    }
+}
+
+impl Handle for &Scc {
+    #[inline]
+    fn get(&mut self, key: &Key) -> Option<u64> {
+        self.0.read_sync(key, |_, value| number_of(value))
+    }
+
+    #[inline]
+    fn put(&mut self, key: &Key, value: &[u8]) {
+        // It refuses a key that it has.
+        if let Err((key, value)) = self.0.put_sync(*key, value.into())
+            && let Some(mut entry) = self.0.get_sync(&key)
+        {
+            *entry.get_mut() = value;
+        }
+    }
+}
+
+/// [`papaya::HashMap`].
+struct Papaya(papaya::HashMap<Key, Box<[u8]>, FixedState>);
+
+impl Papaya {
+    fn new(shape: &Shape) -> Infallible<Papaya> {
+        let builder = papaya::HashMap::builder().capacity(shape.entries);
+        Ok(Papaya(builder.hasher(FixedState::default()).build()))
+    }
+}
+
+impl Peer for Papaya {
+    type Handle<'a> = &'a Papaya;
+
+    fn handle(&self) -> &Papaya {
+        self
+    }
+}
+
+impl Handle for &Papaya {
+    #[inline]
+    fn get(&mut self, key: &Key) -> Option<u64> {
+        self.0.pin().get(key).map(|value| number_of(value))
+    }
+
+    #[inline]
+    fn put(&mut self, key: &Key, value: &[u8]) {
+        self.0.pin().insert(*key, value.into());
     }
 }
 

@@ -11,11 +11,11 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use larder_bench::data::PAYLOAD_BYTES_MEAN;
 use larder_bench::contest::{Entrant, Plan, compare, own_entrants};
+use larder_bench::data::PAYLOAD_BYTES_MEAN;
 use larder_bench::row::{Rival, Row, Unit};
-use larder_bench::sample::Median;
 use larder_bench::runner::Work;
+use larder_bench::sample::Median;
 use larder_peers::alone::{self, Answer, HITS_IDS, HITS_RESIDENT_BYTES};
 use larder_peers::args::{Args, threads_of_machine};
 use larder_peers::peers;

@@ -9,9 +9,9 @@
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
+use larder_bench::contest::own_entrants;
 use larder_bench::data::scatter;
 use larder_bench::pair::{Way, compare_ways};
-use larder_bench::contest::own_entrants;
 use larder_bench::peer::Shape;
 use larder_bench::row::Unit;
 use larder_bench::runner::Work;

@@ -19,7 +19,7 @@ use larder_wire::note::{self, Note};
 use larder_wire::packet::{self, Packet, Skip};
 use larder_wire::scope::Scope;
 
-use larder::prefetch_lines;
+use larder_mem::prefetch_lines;
 
 use crate::flow::{Event, FlowNote, SHARDS, protocol, shard_of, tcp_flag};
 use crate::names::Ends;

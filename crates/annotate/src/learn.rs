@@ -21,7 +21,7 @@ mod messages;
 mod reading;
 mod ring;
 
-use larder::prefetch_lines;
+use larder_mem::prefetch_lines;
 use larder_wire::dns::NameBuf;
 use larder_wire::fragment::Reassembler;
 use larder_wire::note;

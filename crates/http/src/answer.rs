@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use larder::mem::object::Object;
+use larder_mem::object::Object;
 
 use crate::cacheability::Selected;
 use crate::message::encode::{push_field, push_number, push_status_line};

@@ -16,8 +16,8 @@
 
 use std::sync::Arc;
 
-use larder::mem::object::Object;
 use larder::policy::{Entries, EntryNumber, Partitioned, Replacement};
+use larder_mem::object::Object;
 use parking_lot::Mutex;
 
 use crate::key::Key;

@@ -43,7 +43,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use larder::Seconds;
-use larder::mem::object::Object;
+use larder_mem::object::Object;
 
 pub use self::body::{Incoming, Reading, Remaining, Taken, Upload};
 pub use self::fetch::{Fetch, Purpose};

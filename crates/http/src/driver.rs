@@ -44,8 +44,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder::mem::object::{News, Notice};
 use larder_io::reactor::{self, Batch, Event, Reactor};
+use larder_mem::object::{News, Notice};
 use larder_serve::lifecycle::{Lifecycle, Stage};
 
 use self::base::{Base, Now, Outbox};

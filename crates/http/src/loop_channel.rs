@@ -14,8 +14,8 @@ use std::collections::VecDeque;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, OnceLock};
 
-use larder::mem::object::{Notice, Post};
 use larder_io::reactor::Waker;
+use larder_mem::object::{Notice, Post};
 use larder_serve::mailbox::{Mailbox, Wake};
 
 use crate::coalescing::{Flight, Outcome, Waiter};

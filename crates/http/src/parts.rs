@@ -20,7 +20,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
-use larder::mem::object::{News, Notice, Object, ObjectId, Post};
+use larder_mem::object::{News, Notice, Object, ObjectId, Post};
 use parking_lot::Mutex;
 
 /// Parts before the one that is filled that may have readers.

@@ -41,7 +41,7 @@ use crate::tls_bridge::{self, Acceptor};
 pub use crate::supervisor::DRAIN_MS;
 
 /// Loops at most: the bodies of objects know as many.
-pub const LOOPS_MAX: usize = larder::mem::object::LOOPS_MAX as usize;
+pub const LOOPS_MAX: usize = larder_mem::object::LOOPS_MAX as usize;
 
 /// How long the last lines of the log may take to be written.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);

@@ -25,9 +25,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fmt, io};
 
-use larder::mem::object::{ObjectStore, Post, StoreOptions};
 use larder::{Cache, Reader, Seconds, Ttl, Writer};
 use larder_io::random::Random;
+use larder_mem::object::{ObjectStore, Post, StoreOptions};
 use larder_serve::metrics::Metric;
 use parking_lot::Mutex;
 
@@ -265,7 +265,7 @@ impl Store {
         /// The length that is assumed where none is stated.
         const UNKNOWN_BYTES: u64 = 2 << 20;
         // Chunks are powers of two, up to the largest.
-        const CHUNK_BYTES_MAX: u64 = larder::mem::object::CHUNK_BYTES_MAX as u64;
+        const CHUNK_BYTES_MAX: u64 = larder_mem::object::CHUNK_BYTES_MAX as u64;
         let bytes = body_bytes.unwrap_or(UNKNOWN_BYTES);
         let bytes = match bytes {
             0..CHUNK_BYTES_MAX => bytes.next_power_of_two(),

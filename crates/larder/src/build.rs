@@ -21,7 +21,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use larder_mem::sync::CacheLines;
-use larder_mem::{CHARGE_UNITS, Classes, Config, HEADER_BYTES, IndexMode, Memory, Shard, WAYS};
+use larder_mem::{CHARGE_UNITS, Classes, Config, HEADER_BYTES, Memory, Shard, WAYS};
 use parking_lot::Mutex;
 
 use crate::cache::Cache;
@@ -30,9 +30,9 @@ use crate::error::Error;
 use crate::evicted::{Batch, Evicted, Listener, Notifier};
 use crate::feedback::{FEEDBACK_BYTES, epoch_shift};
 use crate::hash::Hasher;
-use crate::index::{DISPLACED_BYTES, Displaced, Placement};
+use crate::index::{DISPLACED_BYTES, Displaced, IndexMode, Placement};
 use crate::policy::Policy;
-use crate::position::SHARDS_MAX;
+use crate::position::POSITION_SHARDS;
 use crate::shared::{KEY_BYTES_MAX, PublishedLookups, Shared, VALUE_BYTES_MAX};
 use crate::time::{Seconds, SyncMode, Ticks};
 
@@ -43,11 +43,19 @@ const RECORDS_MEAN: usize = 3;
 /// Ways of ten that may be in use. At this load the index has no conflicts.
 const WAYS_USED: usize = 8;
 
+/// Shards of a cache, at most. One shard takes about ten million writes a second.
+const SHARDS_MAX: usize = 64;
 /// Shards that a cache has by default, at most (`docs/decisions/0007`).
 const SHARDS_CHOSEN_MAX: usize = 4;
 /// Budget per shard, at least, before there are more shards. It has pages for the longest values,
 /// and one page per size class is a small part of it.
 const SHARD_BUDGET_MIN: u64 = 32 << 20;
+
+/// Shards for each core, of a cache that is built for many cores: two cores then want the same
+/// shard at the same moment in one of eight cases.
+const SHARDS_PER_CORE: usize = 4;
+/// Budget per shard of such a cache, at least.
+const SHARD_BUDGET_MIN_CORES: u64 = 8 << 20;
 
 const PAGE_BYTES_MAX: usize = 64 << 10;
 const PAGE_BYTES_MIN: usize = 1 << 10;
@@ -71,6 +79,10 @@ pub struct Builder {
     readers_counted: Option<usize>,
     /// `None`: as many as the budget allows.
     shards: Option<usize>,
+    /// Then at most so many.
+    shards_chosen_max: usize,
+    /// And at least so much of the budget each.
+    shard_budget_min: u64,
     seed: u64,
     entry_bytes_mean: usize,
     lag_operations: usize,
@@ -97,6 +109,8 @@ impl Default for Builder {
             readers_max: 4,
             readers_counted: None,
             shards: None,
+            shards_chosen_max: SHARDS_CHOSEN_MAX,
+            shard_budget_min: SHARD_BUDGET_MIN,
             seed: 0x1a7d_e25e_ed00_0001,
             entry_bytes_mean: 128,
             lag_operations: 0,
@@ -126,13 +140,23 @@ impl Builder {
         self
     }
 
-    /// Sets the number of shards: 1, 2, 4 or 8. Each has an equal part of the keys and of the
+    /// Sets the number of shards: a power of two up to 64, and up to 8 with
+    /// [`IndexMode::Replicated`]. Each has an equal part of the keys and of the
     /// budget, its own lock and its own log, so more shards let more cores write at once. An entry
     /// competes for room within its shard. So this number decides what is evicted, how small the
     /// budget may be, and how long values may be on a small budget. Default: up to 4, with at least
     /// 32 MiB each; the number of cores has no influence.
     pub fn shards(mut self, count: usize) -> Self {
         self.shards = Some(count);
+        self
+    }
+
+    /// Chooses as many shards as this number of cores may write to at once without meeting often,
+    /// unless [`Builder::shards`] states their number.
+    pub(crate) fn for_cores(mut self, cores: usize) -> Self {
+        self.shards_chosen_max =
+            (cores.min(SHARDS_MAX) * SHARDS_PER_CORE).next_power_of_two().min(SHARDS_MAX);
+        self.shard_budget_min = SHARD_BUDGET_MIN_CORES;
         self
     }
 
@@ -247,7 +271,10 @@ impl Builder {
         }
         let shards = self.shard_count();
         if !shards.is_power_of_two() || shards > SHARDS_MAX {
-            return Err(Error::Setting("shards must be 1, 2, 4 or 8"));
+            return Err(Error::Setting("shards must be a power of two, 1 to 64"));
+        }
+        if shards > POSITION_SHARDS && self.index_mode == IndexMode::Replicated {
+            return Err(Error::Setting("more than 8 shards need IndexMode::Shared"));
         }
         if !(16..=4096).contains(&self.entry_bytes_mean) {
             return Err(Error::Setting("entry_bytes_mean must be 16 to 4096"));
@@ -327,7 +354,8 @@ impl Builder {
     }
 
     fn shard_count(&self) -> usize {
-        let carried = (self.budget / SHARD_BUDGET_MIN).clamp(1, SHARDS_CHOSEN_MAX as u64) as usize;
+        let carried = self.budget / self.shard_budget_min;
+        let carried = carried.clamp(1, self.shards_chosen_max as u64) as usize;
         self.shards.unwrap_or(1 << carried.ilog2())
     }
 
@@ -434,7 +462,7 @@ impl Builder {
                 buckets,
                 log_records,
                 readers_max: self.readers_max,
-                index_mode: self.index_mode,
+                index_mode: self.index_mode.into(),
                 copy_buckets: 1024,
                 lease_bytes_max: self.shard_lease_bytes(),
                 lease_slot_bytes: LEASE_SLOT_BYTES,
@@ -516,6 +544,21 @@ mod tests {
         };
         Builder::default().budget(bytes_min).build().unwrap();
         assert!(Builder::default().budget(bytes_min / 2).build().is_err());
+    }
+
+    /// A position has numbers for eight shards, which is enough for a shared index of any number.
+    #[test]
+    fn many_shards_share_an_index() {
+        for (shards, mode, is_built) in [
+            (8, IndexMode::Replicated, true),
+            (16, IndexMode::Replicated, false),
+            (64, IndexMode::Shared, true),
+            (128, IndexMode::Shared, false),
+            (12, IndexMode::Shared, false),
+        ] {
+            let builder = Builder::default().shards(shards).index_mode(mode);
+            assert_eq!(builder.build().is_ok(), is_built, "{shards} {mode:?}");
+        }
     }
 
     /// A 32-bit machine refuses budgets and leases that its addresses do not reach. Of the largest

@@ -69,11 +69,16 @@ impl Cache {
         self.shared.shards.len()
     }
 
+    /// True if its readers share one index.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.shards[0].config().index_mode == larder_mem::IndexMode::Shared
+    }
+
     /// The position after everything applied so far.
     pub fn position(&self) -> Result<LogPosition, Error> {
         let mut position = LogPosition::default();
         for (number, shard) in self.shared.shards.iter().enumerate() {
-            position.set(number, shard.lock()?.parts().0.position());
+            position.add(number, shard.lock()?.parts().0.position());
         }
         Ok(position)
     }

@@ -72,6 +72,9 @@ pub trait Key {
 /// }
 /// ```
 pub trait Value: Sized {
+    /// The number of bytes of every value of this type, if it is fixed.
+    const VALUE_BYTES: Option<usize> = None;
+
     /// Calls `with` with the value's bytes.
     fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R;
 
@@ -100,6 +103,8 @@ number_keys!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128);
 macro_rules! number_values {
     ($($type:ty)*) => {$(
         impl Value for $type {
+            const VALUE_BYTES: Option<usize> = Some(size_of::<$type>());
+
             #[inline]
             fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
                 with(&self.to_le_bytes())
@@ -247,6 +252,8 @@ fn fill(room: &mut [u8], parts: &[(&[u8], bool)]) -> usize {
 }
 
 impl Value for bool {
+    const VALUE_BYTES: Option<usize> = Some(1);
+
     #[inline]
     fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
         with(&[u8::from(*self)])
@@ -264,6 +271,8 @@ impl Value for bool {
 
 /// For maps that only record whether a key is present.
 impl Value for () {
+    const VALUE_BYTES: Option<usize> = Some(0);
+
     #[inline]
     fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
         with(&[])
@@ -303,6 +312,8 @@ values_as! {
 }
 
 impl<const N: usize> Value for [u8; N] {
+    const VALUE_BYTES: Option<usize> = Some(N);
+
     #[inline]
     fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
         with(self)
@@ -320,10 +331,16 @@ const HEAD_BYTES: usize = KEY_BYTES_MAX - size_of::<u64>();
 /// The seed of the digest of long keys. Fixed, because a saved cache must find them again.
 const DIGEST_SEED: u64 = 0x10_96_6b_e7;
 
+/// True for a key that the engine takes as it is.
+#[inline]
+pub(crate) fn is_engine_key(bytes: &[u8]) -> bool {
+    (1..KEY_BYTES_MAX).contains(&bytes.len())
+}
+
 /// Converts a key to the engine's key and to the bytes in front of its value. There are such bytes
 /// only if the key is empty or longer than 254 bytes.
 pub(crate) fn with_engine_key<R>(bytes: &[u8], with: impl FnOnce(&[u8], Rest<'_>) -> R) -> R {
-    if (1..KEY_BYTES_MAX).contains(&bytes.len()) {
+    if is_engine_key(bytes) {
         return with(bytes, Rest(None));
     }
     let (head, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES));

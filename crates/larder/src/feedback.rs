@@ -14,9 +14,10 @@
 //! stream do not fill the buffer. Three marks take turns: an entry last read exactly three epochs
 //! ago is taken for reported.
 //!
-//! A shared reader ([`crate::IndexMode::Shared`]) has no replica to mark. It notes every read until
-//! its buffer is full, so it reports the first reads after a sync, popular entries several times.
-//! It notes the position of its last sync although it sees the present. So an entry's age is
+//! A shared reader ([`crate::IndexMode::Shared`]) has no replica to mark. It notes a quarter of its
+//! reads, drawn by chance, until its buffer is full, so it reports popular entries several times.
+//! (With every read noted, a hit of a `Map` took 206 instead of 165 ns, a million entries.) It
+//! notes the position of its last sync although it sees the present. So an entry's age is
 //! underestimated by the writes between two syncs, and a policy that ignores reads of very young
 //! entries ignores a few more.
 //!
@@ -74,19 +75,32 @@ const _: () = assert!(size_of::<Report>() == 16, "the budget counts on it");
 pub(crate) struct Feedback {
     reports: Box<[Cell<Report>]>,
     len: Cell<usize>,
+    /// The last number that was drawn.
+    drawn: Cell<u32>,
 }
 
 impl Feedback {
     /// With room for reports, or without if reads are not reported.
     pub fn new(is_on: bool) -> Self {
         let len = if is_on { REPORTS_MAX } else { 0 };
-        Feedback { reports: (0..len).map(|_| Cell::default()).collect(), len: Cell::new(0) }
+        let reports = (0..len).map(|_| Cell::default()).collect();
+        Feedback { reports, len: Cell::new(0), drawn: Cell::new(0) }
     }
 
     /// True if another report would be dropped.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.len.get() == self.reports.len()
+    }
+
+    /// True for a quarter of all calls. By chance, since every fourth read may be of the same few
+    /// entries; the same in each run.
+    #[inline(always)]
+    pub fn is_drawn(&self) -> bool {
+        // Knuth's multiplier and increment, of which the top bits are the most random.
+        let drawn = self.drawn.get().wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        self.drawn.set(drawn);
+        drawn >> 30 == 0
     }
 
     /// Notes a report, if there is room.

@@ -20,6 +20,27 @@ use larder_mem::{
 use crate::error::Error;
 use crate::hash::KeyHash;
 
+/// Which index readers look keys up in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IndexMode {
+    /// A replica per reader, which the reader updates from the log when it syncs. No other thread
+    /// writes to a cache line that the reader reads.
+    #[default]
+    Replicated,
+    /// One index, which all readers share. It needs no memory and no work per sync, but each change
+    /// takes a cache line from the cores that read it. Lookups always show the present.
+    Shared,
+}
+
+impl From<IndexMode> for larder_mem::IndexMode {
+    fn from(mode: IndexMode) -> Self {
+        match mode {
+            IndexMode::Replicated => larder_mem::IndexMode::Replicated,
+            IndexMode::Shared => larder_mem::IndexMode::Shared,
+        }
+    }
+}
+
 /// Low bit of a tag word: the entry is in its second bucket.
 pub(crate) const SECOND: u16 = 1;
 

@@ -36,6 +36,11 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::disallowed_methods))]
 
+/// The code of the README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod build;
 mod cache;
 mod clock;
@@ -50,6 +55,7 @@ mod hash;
 mod index;
 mod iter;
 mod map;
+mod per_shard;
 pub mod policy;
 mod position;
 mod reader;
@@ -71,17 +77,15 @@ pub use entry::{Entry, Lease};
 pub use error::Error;
 pub use evicted::{Cause, Evicted};
 pub use hash::KeyHash;
+pub use index::IndexMode;
 pub use iter::{Iter, OwnedEntry};
-pub use larder_mem as mem;
-pub use larder_mem::IndexMode;
-pub use larder_mem::{ClassUse, PageUse, SlabId, prefetch_lines, prefetch_read, prefetch_slice};
 pub use map::{LOADS_MAX, Map};
 pub use policy::Policy;
 pub use position::LogPosition;
 pub use reader::{Parked, Reader};
 pub use save::{Damage, Loaded, SAVE_VERSION, SaveError};
 pub use shared::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-pub use stats::{ReaderStats, Stats};
+pub use stats::{ClassUse, PageUse, ReaderStats, Stats};
 pub use time::{Seconds, SyncMode, Ticks, Ttl};
-pub use typed::{Typed, TypedReader};
+pub use typed::{ObjectId, Typed, TypedReader};
 pub use writer::{Build, Writer};

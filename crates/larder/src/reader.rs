@@ -20,31 +20,19 @@ use crate::error::Error;
 use crate::feedback::{Feedback, Report, mark_at};
 use crate::hash::KeyHash;
 use crate::index::{Found, Placement, find, stage, stage_second};
-use crate::position::{LogPosition, SHARDS_MAX};
+use crate::per_shard::PerShard;
+use crate::position::LogPosition;
 use crate::shared::{OwnLookups, Shared, with_engine};
 use crate::time::{Seconds, SyncMode, Ticks, is_dead, is_expired};
 
 /// Keys whose memory [`Reader::get_many`] fetches together.
 const BATCH: usize = 32;
 
+/// Searches of a shared index in which entries move, before a lookup gives up.
+const SEARCHES_MAX: usize = 64;
+
 /// How many reports ahead lines are prefetched.
 const REPORT_AHEAD: usize = 8;
-
-/// A reader's data for each shard. It is stored in place because a hit in the CPU's caches takes 3
-/// of 26 ns more behind a pointer. With only the first in place, the branch is unpredictable.
-type PerShard<T> = [Option<T>; SHARDS_MAX];
-
-/// Applies `act` to each shard's item.
-fn each_shard<T, U, E>(
-    shards: impl IntoIterator<Item = T>,
-    mut act: impl FnMut(T) -> Result<U, E>,
-) -> Result<PerShard<U>, E> {
-    let mut made = [const { None }; SHARDS_MAX];
-    for (place, shard) in made.iter_mut().zip(shards) {
-        *place = Some(act(shard)?);
-    }
-    Ok(made)
-}
 
 /// One core's handle for lookups. `Send`, not `Sync`: create one per core.
 #[derive(Debug)]
@@ -60,6 +48,8 @@ pub struct Reader {
     immediate: bool,
     /// A copy of the cache's own.
     report_shift: Option<u32>,
+    /// A lookup in the shared index has given up. See [`Reader::take_unsure`].
+    is_unsure: Cell<bool>,
     lookups: OwnLookups,
     /// When [`Reader::sync_if_due`] syncs next.
     due: Ticks,
@@ -84,7 +74,7 @@ impl ShardReader {
     }
 
     /// Notes a read for the policy: once per epoch if the reader has a replica to mark the entry
-    /// in, else every time, until the buffer is full. Writes only to this reader's own cache lines.
+    /// in, else if it is drawn, until the buffer is full. Writes only to this reader's own cache lines.
     #[inline(always)]
     fn note(&self, epoch_shift: u32, bucket: usize, way: usize, tag: u16) {
         if self.feedback.is_full() {
@@ -93,7 +83,7 @@ impl ShardReader {
         let seen = self.reader.position().records();
         let is_news = match self.reader.view() {
             View::Copy(copy) => copy.mark(bucket, way, mark_at(seen, epoch_shift)),
-            View::Main(_) => true,
+            View::Main(_) => self.feedback.is_drawn(),
         };
         if is_news {
             self.feedback.note(Report { bucket: bucket as u32, tag, way: way as u8, seen });
@@ -166,7 +156,7 @@ fn bump(counter: &Cell<u64>) {
 #[derive(Debug)]
 pub struct Parked {
     shared: Arc<Shared>,
-    shards: PerShard<ParkedShardReader>,
+    shards: Vec<ParkedShardReader>,
     id: ReaderId,
     lookups: OwnLookups,
     due: Ticks,
@@ -179,7 +169,7 @@ impl Reader {
         let copies = shared.shards.iter().map(|shard| shard.config().copy_bytes()).sum();
         let memory = Memory::new(copies).map_err(Error::Memory)?;
         let open = |shard| ShardReader::open(shared, &memory, shard, id.number);
-        let shards = each_shard(&shared.shards, open)?;
+        let shards = PerShard::new(shared.shards.iter(), open)?;
         let lookups = OwnLookups::of(&shared.lookups[id.number].0);
         Ok(Reader::new(shared.clone(), shards, id, lookups, Ticks(0)))
     }
@@ -194,7 +184,8 @@ impl Reader {
         let placement = shared.placement;
         let immediate = shared.sync == SyncMode::Immediate;
         let report_shift = shared.report_shift;
-        Reader { shared, placement, shards, id, immediate, report_shift, lookups, due }
+        let is_unsure = Cell::new(false);
+        Reader { shared, placement, shards, id, immediate, report_shift, is_unsure, lookups, due }
     }
 
     /// This reader's number, as in [`Error::Stalled`] and the statistics.
@@ -205,16 +196,11 @@ impl Reader {
     /// The access to a key's shard.
     #[inline(always)]
     fn shard(&self, hash: KeyHash) -> &ShardReader {
-        let shard = self.shards[self.placement.shard(hash)].as_ref();
-        shard.expect("a reader has a shard for each shard")
-    }
-
-    fn shards(&self) -> impl Iterator<Item = &ShardReader> {
-        self.shards.iter().flatten()
+        self.shards.get(self.placement.shard(hash))
     }
 
     fn shard_readers(&self) -> impl Iterator<Item = &mem::Reader<State>> {
-        self.shards().map(|shard| &shard.reader)
+        self.shards.iter().map(|shard| &shard.reader)
     }
 
     /// The hash of a key, for the `_hashed` forms.
@@ -303,12 +289,25 @@ impl Reader {
         }
         let found = match reader.view() {
             View::Copy(copy) => find(copy, &self.placement, hash, key),
-            View::Main(main) => find_in_main(main, &self.placement, hash, key),
+            View::Main(main) => {
+                let found = find_in_main(main, &self.placement, hash, key);
+                found.unwrap_or_else(|Moving| {
+                    self.is_unsure.set(true);
+                    None
+                })
+            }
         };
         if found.is_none() {
             bump(&self.lookups.misses);
         }
         found
+    }
+
+    /// True if the last miss may have been none: the entry was being moved, by a thread that was
+    /// interrupted there. Resets it.
+    #[inline]
+    pub(crate) fn take_unsure(&self) -> bool {
+        self.is_unsure.replace(false)
     }
 
     /// Prefetches the lines that a lookup of this hash reads first.
@@ -461,7 +460,7 @@ impl Reader {
     /// As [`Reader::sync`], but not beyond `position`.
     #[inline]
     pub fn sync_to(&mut self, position: LogPosition) -> LogPosition {
-        let shards = self.shards.iter_mut().flatten().enumerate();
+        let shards = self.shards.iter_mut().enumerate();
         let now_at = LogPosition::of(shards.map(|(number, shard)| {
             let now_at = shard.reader.sync_to(position.shard(number));
             if shard.feedback.is_due() {
@@ -511,13 +510,8 @@ impl Reader {
     pub fn park(self) -> Parked {
         self.publish_lookups();
         let Reader { shared, shards, id, lookups, due, .. } = self;
-        Parked {
-            shared,
-            shards: shards.map(|shard| shard.map(ShardReader::park)),
-            id,
-            lookups,
-            due,
-        }
+        let shards = shards.into_vec().into_iter().map(ShardReader::park).collect();
+        Parked { shared, shards, id, lookups, due }
     }
 
     /// All slots that its index leads to.
@@ -536,16 +530,28 @@ impl Reader {
     }
 }
 
-/// [`find`] for shared readers. Not inlined, because it would double the code of the others.
+/// [`find`] for shared readers; `Err` if entries moved in each of [`SEARCHES_MAX`] searches. Not
+/// inlined, because it would double the code of the others.
 #[inline(never)]
 fn find_in_main<'a>(
     main: MainView<'a>,
     placement: &Placement,
     hash: KeyHash,
     key: &[u8],
-) -> Option<Found<'a>> {
-    find(main, placement, hash, key)
+) -> Result<Option<Found<'a>>, Moving> {
+    for _ in 0..SEARCHES_MAX {
+        let before = main.moves();
+        let found = find(main, placement, hash, key);
+        if found.is_some() || main.is_unmoved(before) {
+            return Ok(found);
+        }
+        std::hint::spin_loop();
+    }
+    Err(Moving)
 }
+
+/// The writer that moves an entry does not run.
+struct Moving;
 
 /// [`stage`] for shared readers, not inlined for the same reason.
 #[inline(never)]
@@ -558,7 +564,7 @@ impl Parked {
     /// parked, at most a copy of the index.
     pub fn unpark(self) -> Result<Reader, Error> {
         let Parked { shared, shards, id, lookups, due } = self;
-        let shards = each_shard(shards.into_iter().flatten(), ParkedShardReader::unpark)?;
+        let shards = PerShard::new(shards.into_iter(), ParkedShardReader::unpark)?;
         Ok(Reader::new(shared, shards, id, lookups, due))
     }
 }

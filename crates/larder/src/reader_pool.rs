@@ -5,10 +5,10 @@
 //! thread uses the pair that it used last time:
 //!
 //! ```text
-//! read    lock own reader, sync if behind, look up, use, unlock  taken? the next reader that is free;
+//! read    lock own reader, catch up, look up, use, unlock        taken? the next reader that is free;
 //!                                                                none: wait 100 us for the own one;
 //!                                                                then look up at main, and copy
-//! write   lock own writer, insert, flush, unlock                 `Stalled`: sync all idle readers, retry;
+//! write   lock own writer, insert, publish, unlock               `Stalled`: sync all idle readers, retry;
 //!                                                                then wait for those in use
 //! ```
 //!
@@ -30,6 +30,7 @@
 //! 2. A writer's queue is empty while its lock is free: operations that returned are applied. So an
 //!    operation takes effect at one moment between its call and its return, for all threads. A
 //!    write is published before it returns, and a read first catches up with all that is published.
+//!    (A shared index shows all of it; its readers sync now and then, to release memory.)
 //! 3. The caller's code that runs under a lock of the pool may call the pool again. A read waits
 //!    100 us at most for a reader, and not at all within a read. A write within a write gets a
 //!    writer of its own. A write waits at most [`PATIENCE`] for reads in progress, and not at all
@@ -56,6 +57,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a read waits for its own reader if all are taken, before it reads from main.
 const READ_PATIENCE: Duration = Duration::from_micros(100);
 
+/// Reads of a reader of the shared index from one sync to the next.
+const READS_PER_SYNC: u32 = 1024;
+
 /// A reader and a writer, for one thread each at a time.
 struct Pair {
     reader: Mutex<PooledReader>,
@@ -66,7 +70,8 @@ struct Pair {
 enum PooledReader {
     /// Not used yet, so no index was copied.
     Unused,
-    Registered(Reader),
+    /// With the number of its reads since its last sync.
+    Registered(Reader, u32),
     /// The cache has no reader left; the pool does not try again.
     Refused,
 }
@@ -74,6 +79,8 @@ enum PooledReader {
 /// All pairs of a cache.
 pub(crate) struct ReaderPool {
     cache: Cache,
+    /// Its readers look keys up in one index ([`crate::IndexMode::Shared`]).
+    is_shared: bool,
     pairs: Box<[CacheLines<Pair>]>,
 }
 
@@ -123,7 +130,7 @@ impl ReaderPool {
                 CacheLines(Pair { reader: Mutex::new(PooledReader::Unused), writer })
             })
             .collect();
-        ReaderPool { cache, pairs }
+        ReaderPool { is_shared: cache.is_shared(), cache, pairs }
     }
 
     pub fn cache(&self) -> &Cache {
@@ -134,17 +141,62 @@ impl ReaderPool {
     #[inline]
     pub fn read<R>(&self, key: &[u8], now: Seconds, with: impl FnOnce(Option<&[u8]>) -> R) -> R {
         if let Some(mut pooled) = self.pooled()
-            && let Some(reader) = self.registered(&mut pooled)
+            && let Some((reader, reads)) = self.registered(&mut pooled)
         {
-            if reader.is_behind() {
-                reader.sync();
-            }
+            self.catch_up(reader, reads, 1);
             let _reading = Busy::with(|state| &state.reads);
             // The entry borrows the locked reader, so it ends before the lock is free (invariant
             // 1).
-            return with(reader.get(key, now).as_deref());
+            let entry = reader.get(key, now);
+            if entry.is_some() || !reader.take_unsure() {
+                return with(entry.as_deref());
+            }
         }
         self.read_at_main(key, now, with)
+    }
+
+    /// Looks keys up together, in all that is published, and passes each value to `each`, in order.
+    pub fn read_many(
+        &self,
+        keys: &[&[u8]],
+        now: Seconds,
+        mut each: impl FnMut(usize, Option<&[u8]>),
+    ) {
+        let mut pooled = self.pooled();
+        let Some((reader, reads)) = pooled.as_mut().and_then(|pooled| self.registered(pooled))
+        else {
+            drop(pooled);
+            for (at, key) in keys.iter().enumerate() {
+                self.read_at_main(key, now, |stored| each(at, stored));
+            }
+            return;
+        };
+        self.catch_up(reader, reads, keys.len() as u32);
+        let _reading = Busy::with(|state| &state.reads);
+        // Entries end before the lock is free (invariant 1).
+        reader.get_many(keys, now, |at, entry| {
+            if entry.is_none() && reader.take_unsure() {
+                self.read_at_main(keys[at], now, |stored| each(at, stored));
+            } else {
+                each(at, entry.as_deref());
+            }
+        });
+    }
+
+    /// Makes a reader show what is published. A replica applies the log; the shared index needs
+    /// nothing, but the memory that its reader protects is released now and then.
+    #[inline]
+    fn catch_up(&self, reader: &mut Reader, reads: &mut u32, keys: u32) {
+        let is_due = if self.is_shared {
+            *reads = reads.saturating_add(keys);
+            *reads >= READS_PER_SYNC
+        } else {
+            reader.is_behind()
+        };
+        if is_due {
+            *reads = 0;
+            reader.sync();
+        }
     }
 
     /// Reads a copy, made under main's lock; independent of the locks of readers. Fails on a
@@ -195,19 +247,25 @@ impl ReaderPool {
     }
 
     #[inline]
-    fn registered<'a>(&self, pooled: &'a mut PooledReader) -> Option<&'a mut Reader> {
+    fn registered<'a>(
+        &self,
+        pooled: &'a mut PooledReader,
+    ) -> Option<(&'a mut Reader, &'a mut u32)> {
         if matches!(pooled, PooledReader::Unused) {
             self.register(pooled);
         }
         match pooled {
-            PooledReader::Registered(reader) => Some(reader),
+            PooledReader::Registered(reader, reads) => Some((reader, reads)),
             _ => None,
         }
     }
 
     #[cold]
     fn register(&self, pooled: &mut PooledReader) {
-        *pooled = self.cache.reader().map_or(PooledReader::Refused, PooledReader::Registered);
+        *pooled = match self.cache.reader() {
+            Ok(reader) => PooledReader::Registered(reader, 0),
+            Err(_) => PooledReader::Refused,
+        };
     }
 
     /// Runs `operate` on a writer and publishes the result. If readers block it, it removes the
@@ -241,7 +299,7 @@ impl ReaderPool {
                 operate(writer)?;
                 is_queued = true;
             }
-            writer.flush().map(drop)
+            writer.publish()
         });
         if written.is_err() {
             // The old writer applies or drops its queue (invariant 2).
@@ -302,7 +360,7 @@ impl ReaderPool {
                 (pooled, _) => pooled,
             };
             match pooled.as_deref_mut() {
-                Some(PooledReader::Registered(reader)) => {
+                Some(PooledReader::Registered(reader, _)) => {
                     reader.sync();
                 }
                 Some(_) => {}

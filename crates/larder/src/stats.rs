@@ -1,6 +1,6 @@
 //! A cache's figures, at one moment.
 
-use larder_mem::{CHARGE_UNITS, ClassUse, PageUse};
+use larder_mem::CHARGE_UNITS;
 
 use crate::engine::Engine;
 use crate::error::Error;
@@ -70,6 +70,32 @@ pub struct Stats {
     pub classes: Vec<ClassUse>,
     /// All readers.
     pub readers: Vec<ReaderStats>,
+}
+
+/// The use of the arena's pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PageUse {
+    /// All pages of the arena.
+    pub total: u32,
+    /// Pages that serve no size class.
+    pub free: u32,
+    /// Pages whose live slots are being moved, or were moved and wait for readers.
+    pub draining: u32,
+}
+
+/// The use of one size class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClassUse {
+    /// Bytes of a slot.
+    pub slot_bytes: u32,
+    /// Pages that serve the class, draining ones included.
+    pub pages: u32,
+    /// Taken slots: live, retired and not yet free, or owned by a writer.
+    pub slots_used: u32,
+    /// Live slots.
+    pub slots_live: u32,
 }
 
 /// One reader's figures.
@@ -144,7 +170,12 @@ impl Stats {
                     sum.slots_used += class.slots_used;
                     sum.slots_live += class.slots_live;
                 }
-                None => self.classes.push(class),
+                None => self.classes.push(ClassUse {
+                    slot_bytes: class.slot_bytes,
+                    pages: class.pages,
+                    slots_used: class.slots_used,
+                    slots_live: class.slots_live,
+                }),
             }
         }
         for lag in engine.main.lags() {

@@ -64,6 +64,10 @@ const SWEEP_CELLS: usize = 8;
 /// Objects that one insert resets while others are clean: twice as many as an insert uses.
 const RESETS_MAX: usize = 2;
 
+/// Identifies an object until it is replaced, removed or evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ObjectId(SlabId);
+
 /// A cache of objects. Cloning is cheap, and a clone is the same cache.
 pub struct Typed<T> {
     inner: Arc<Inner<T>>,
@@ -167,7 +171,7 @@ impl<T: Send + Sync> Typed<T> {
         ttl: Ttl,
         now: Seconds,
         fill: impl FnOnce(&mut T),
-    ) -> Result<SlabId, Error> {
+    ) -> Result<ObjectId, Error> {
         let inner = &*self.inner;
         inner.sweep(SWEEP_CELLS, now)?;
         for slot in std::iter::from_fn(|| inner.slab.reclaimed()).take(RESETS_MAX) {
@@ -190,7 +194,7 @@ impl<T: Send + Sync> Typed<T> {
         }
         // The listener may use this cache and may panic: the insert is complete here.
         inner.cache.report_evicted(evicted);
-        stored.map(|()| id)
+        stored.map(|()| ObjectId(id))
     }
 
     /// Removes a key, if it is present. Its object is reset by a later insert, or by
@@ -316,8 +320,8 @@ impl<T: Send + Sync> TypedReader<T> {
     /// The object that an insert gave this id, if it still belongs to its key. Reads one cache line
     /// in addition to the object's own.
     #[inline]
-    pub fn by_id(&self, id: SlabId) -> Option<&T> {
-        self.objects.get(id)
+    pub fn by_id(&self, id: ObjectId) -> Option<&T> {
+        self.objects.get(id.0)
     }
 
     /// Shows everything published so far. Borrowed objects stay unchanged.

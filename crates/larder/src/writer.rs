@@ -83,8 +83,10 @@ impl Writer {
     /// The evictions since the last call, of a writer that does not report.
     pub(crate) fn take_evicted(&mut self) -> Batch {
         let mut evicted = Batch::default();
-        for queue in &mut self.queues {
-            evicted.append(&mut queue.evicted);
+        if self.shared.notifier.is_some() {
+            for queue in &mut self.queues {
+                evicted.append(&mut queue.evicted);
+            }
         }
         evicted
     }
@@ -133,6 +135,7 @@ impl Writer {
         now: Seconds,
     ) -> Result<(), Error> {
         let (shared, queue) = self.parts(hash);
+        queue.home(shared).prefetch_bucket(shared.placement.home(hash));
         let stored = queue.slot_for(shared, key, value.len(), 0).and_then(|mut slot| {
             queue.home(shared).fill(&mut slot, key, value, ttl.expires(now));
             queue.enqueue(shared, hash, slot, when, now)
@@ -232,12 +235,23 @@ impl Writer {
         // A stall in one shard does not hold up the others.
         for queue in queues {
             match queue.flush(shared) {
-                Ok(at) => position.set(queue.shard(), at),
+                Ok(at) => position.add(queue.shard(), at),
                 Err(error) => refused = refused.or(Some(error)),
             }
             queue.report(shared);
         }
         refused.map_or(Ok(position), Err)
+    }
+
+    /// As [`Writer::flush`], but takes only the locks of shards that operations wait for.
+    pub(crate) fn publish(&mut self) -> Result<(), Error> {
+        let Writer { shared, queues } = self;
+        let mut refused = None;
+        for queue in queues.iter_mut().filter(|queue| queue.pending() > 0) {
+            refused = refused.or(queue.flush(shared).err());
+            queue.report(shared);
+        }
+        refused.map_or(Ok(()), Err)
     }
 
     /// Operations queued.

@@ -5,8 +5,8 @@
 mod common;
 
 use common::key_of;
-use larder::mem::counted::{Counts, count};
-use larder::{Cache, IndexMode, Policy, Seconds, SyncMode, Ttl};
+use larder::{Cache, Clock, IndexMode, Map, Policy, Seconds, SyncMode, Ttl};
+use larder_mem::counted::{Counts, count};
 
 const NOW: Seconds = Seconds(1);
 const NOTHING: Counts = Counts { read_modify_writes: 0, stores: 0 };
@@ -68,5 +68,18 @@ fn look_ups_write_nothing_shared() {
             let leased = count(|| drop(reader.lease(&entry).unwrap()));
             assert_eq!(leased, Counts { read_modify_writes: 4, stores: 0 });
         }
+    }
+}
+
+/// A write of a map takes the lock of its own shard, however many there are, and seldom another one.
+#[test]
+fn a_write_takes_one_lock() {
+    for (index_mode, shards) in [(IndexMode::Replicated, 8), (IndexMode::Shared, 64)] {
+        let builder = Cache::builder().index_mode(index_mode).budget(64 << 20).shards(shards);
+        let map: Map<u64, u64> = Map::build(builder, Clock::manual(NOW)).unwrap();
+        let write = || (0..1000).for_each(|number| map.insert(&number, number).unwrap());
+        write();
+        let counts = count(write);
+        assert!((1000..1300).contains(&counts.read_modify_writes), "{shards} shards: {counts:?}");
     }
 }

@@ -5,15 +5,20 @@
 mod cases;
 
 use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
+use std::task::{Context, Poll, Waker};
 
-use larder::{Cache, Clock, Error, Map, Policy, Seconds, Ttl};
+use larder::{Cache, Clock, Error, IndexMode, Map, Policy, Seconds, Ttl};
 use proptest::prelude::*;
 
-fn manual(budget: u64, readers: usize) -> (Map<[u8], Vec<u8>>, Clock) {
+const MODES: [IndexMode; 2] = [IndexMode::Replicated, IndexMode::Shared];
+
+fn manual(mode: IndexMode, budget: u64, readers: usize) -> (Map<[u8], Vec<u8>>, Clock) {
     let clock = Clock::manual(Seconds(1));
-    let builder = Cache::builder().budget(budget).readers_max(readers);
+    let builder = Cache::builder().index_mode(mode).budget(budget).readers_max(readers);
     (Map::build(builder, clock.clone()).unwrap(), clock)
 }
 
@@ -23,6 +28,7 @@ enum Step {
     InsertMany(Vec<(usize, u8)>),
     Remove(usize),
     Get(usize),
+    GetMany(Vec<usize>),
     Load(usize, Vec<u8>),
     Pass(u32),
     Clear,
@@ -36,6 +42,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => prop::collection::vec((key.clone(), any::<u8>()), 0..150).prop_map(Step::InsertMany),
         2 => key.clone().prop_map(Step::Remove),
         6 => key.clone().prop_map(Step::Get),
+        2 => prop::collection::vec(key.clone(), 0..80).prop_map(Step::GetMany),
         3 => (key, value()).prop_map(|(k, v)| Step::Load(k, v)),
         2 => (1u32..3).prop_map(Step::Pass),
         1 => Just(Step::Clear),
@@ -59,8 +66,8 @@ proptest! {
     /// With enough memory a map equals a simple model: a `HashMap` with expiry, for keys of any
     /// length, after every step.
     #[test]
-    fn agrees_with_an_obvious_map(steps in steps()) {
-        let (map, clock) = manual(4 << 20, 2);
+    fn agrees_with_an_obvious_map(steps in steps(), mode in 0..2usize) {
+        let (map, clock) = manual(MODES[mode], 4 << 20, 2);
         let mut model: HashMap<Vec<u8>, (Vec<u8>, u32)> = HashMap::new();
         let mut now = 1;
         for step in steps {
@@ -90,6 +97,13 @@ proptest! {
                     let there = model.entry(key_of(number)).or_insert((value.clone(), u32::MAX));
                     prop_assert_eq!(map.get_or_insert_with(&*key_of(number), || value), there.0.clone());
                 }
+                Step::GetMany(numbers) => {
+                    let keys: Vec<Vec<u8>> = numbers.iter().map(|&number| key_of(number)).collect();
+                    let mut found = Vec::new();
+                    map.get_many(&keys, |at, value| found.push((at, value)));
+                    let there = keys.iter().map(|key| model.get(key).map(|(value, _)| value.clone()));
+                    prop_assert_eq!(found, there.enumerate().collect::<Vec<_>>());
+                }
                 Step::Pass(seconds) => {
                     now += seconds;
                     clock.set(Seconds(now));
@@ -114,36 +128,38 @@ proptest! {
 /// with one reader and with several, and no write ever fails.
 #[test]
 fn sleepers_hold_nobody_up() {
-    for readers in [1, 4] {
-        let (map, _) = manual(1 << 20, readers);
-        map.insert(&b"k"[..], vec![0]).unwrap();
-        let (awake, asleep) = (Arc::new(Barrier::new(4)), Arc::new(AtomicBool::new(true)));
-        let sleepers: Vec<_> = (0..3)
-            .map(|_| {
-                let (map, awake, asleep) = (map.clone(), awake.clone(), asleep.clone());
-                std::thread::spawn(move || {
-                    assert!(map.contains(&b"k"[..]));
-                    awake.wait();
-                    while asleep.load(Ordering::Acquire) {
-                        std::thread::park();
-                    }
+    for mode in MODES {
+        for readers in [1, 4] {
+            let (map, _) = manual(mode, 1 << 20, readers);
+            map.insert(&b"k"[..], vec![0]).unwrap();
+            let (awake, asleep) = (Arc::new(Barrier::new(4)), Arc::new(AtomicBool::new(true)));
+            let sleepers: Vec<_> = (0..3)
+                .map(|_| {
+                    let (map, awake, asleep) = (map.clone(), awake.clone(), asleep.clone());
+                    std::thread::spawn(move || {
+                        assert!(map.contains(&b"k"[..]));
+                        awake.wait();
+                        while asleep.load(Ordering::Acquire) {
+                            std::thread::park();
+                        }
+                    })
                 })
-            })
-            .collect();
-        awake.wait();
-        let records = map.cache().stats().unwrap().log_records;
-        let mut number = 0u64;
-        while map.cache().stats().unwrap().log_position < 6 * records {
-            for _ in 0..500 {
-                number += 1;
-                map.insert(&number.to_le_bytes()[..], vec![7; 40]).unwrap();
+                .collect();
+            awake.wait();
+            let records = map.cache().stats().unwrap().log_records;
+            let mut number = 0u64;
+            while map.cache().stats().unwrap().log_position < 6 * records {
+                for _ in 0..500 {
+                    number += 1;
+                    map.insert(&number.to_le_bytes()[..], vec![7; 40]).unwrap();
+                }
             }
-        }
-        assert_eq!(map.get(&number.to_le_bytes()[..]), Some(vec![7; 40]));
-        asleep.store(false, Ordering::Release);
-        for sleeper in sleepers {
-            sleeper.thread().unpark();
-            sleeper.join().unwrap();
+            assert_eq!(map.get(&number.to_le_bytes()[..]), Some(vec![7; 40]));
+            asleep.store(false, Ordering::Release);
+            for sleeper in sleepers {
+                sleeper.thread().unpark();
+                sleeper.join().unwrap();
+            }
         }
     }
 }
@@ -153,176 +169,205 @@ fn sleepers_hold_nobody_up() {
 /// `reader_pool`.
 #[test]
 fn what_is_reported_is_read() {
-    let map: Map<u64, u64> =
-        Map::build(Cache::builder().budget(4 << 20).readers_max(2), Clock::manual(Seconds(1)))
-            .unwrap();
-    for round in 0..8 {
-        let (sender, written) = mpsc::sync_channel::<u64>(8);
-        let writers: Vec<_> = (0..3u64)
-            .map(|writer| {
-                let (map, sender) = (map.clone(), sender.clone());
-                std::thread::spawn(move || {
-                    for step in 0..200 {
-                        let key = writer << 32 | step;
-                        map.insert(&key, key ^ round).unwrap();
-                        assert_eq!(map.get(&key), Some(key ^ round), "a writer reads its own");
-                        sender.send(key).unwrap();
-                    }
+    for mode in MODES {
+        let map: Map<u64, u64> = Map::build(
+            Cache::builder().index_mode(mode).budget(4 << 20).readers_max(2),
+            Clock::manual(Seconds(1)),
+        )
+        .unwrap();
+        for round in 0..8 {
+            let (sender, written) = mpsc::sync_channel::<u64>(8);
+            let writers: Vec<_> = (0..3u64)
+                .map(|writer| {
+                    let (map, sender) = (map.clone(), sender.clone());
+                    std::thread::spawn(move || {
+                        for step in 0..200 {
+                            let key = writer << 32 | step;
+                            map.insert(&key, key ^ round).unwrap();
+                            assert_eq!(map.get(&key), Some(key ^ round), "a writer reads its own");
+                            sender.send(key).unwrap();
+                        }
+                    })
                 })
-            })
-            .collect();
-        drop(sender);
-        for key in written {
-            assert_eq!(map.get(&key), Some(key ^ round), "a reader reads what it was notified of");
+                .collect();
+            drop(sender);
+            for key in written {
+                assert_eq!(
+                    map.get(&key),
+                    Some(key ^ round),
+                    "a reader reads what it was notified of"
+                );
+            }
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
         }
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        map.cache().validate().unwrap();
     }
-    map.cache().validate().unwrap();
 }
 
 /// A map may be used inside `with`, to any depth, with fewer readers than depth: reads succeed, and
 /// a write that this very read blocks fails instead of waiting. Invariant 3 of `reader_pool`.
 #[test]
 fn reads_may_nest() {
-    let (map, _) = manual(1 << 20, 1);
-    map.insert(&b"a"[..], b"outer".to_vec()).unwrap();
-    map.with(&b"a"[..], |outer| {
-        map.insert(&b"b"[..], b"inner".to_vec()).unwrap();
-        assert_eq!(map.get(&b"b"[..]), Some(b"inner".to_vec()), "from main, as no reader is free");
-        map.with(&b"b"[..], |_| assert_eq!(map.get(&b"a"[..]), Some(b"outer".to_vec())));
-        let refused = (0..200_000u64)
-            .find_map(|number| map.insert(&number.to_le_bytes()[..], vec![0; 100]).err());
-        assert!(matches!(refused, Some(Error::Stalled { .. })), "{refused:?}");
-        assert_eq!(outer, b"outer", "what is being read does not change");
-    });
-    map.insert(&b"c"[..], vec![1]).unwrap();
-    assert_eq!(map.get(&b"c"[..]), Some(vec![1]), "the next write goes through");
-    map.cache().validate().unwrap();
+    for mode in MODES {
+        let (map, _) = manual(mode, 1 << 20, 1);
+        map.insert(&b"a"[..], b"outer".to_vec()).unwrap();
+        map.with(&b"a"[..], |outer| {
+            map.insert(&b"b"[..], b"inner".to_vec()).unwrap();
+            assert_eq!(
+                map.get(&b"b"[..]),
+                Some(b"inner".to_vec()),
+                "from main, as no reader is free"
+            );
+            map.with(&b"b"[..], |_| assert_eq!(map.get(&b"a"[..]), Some(b"outer".to_vec())));
+            let refused = (0..200_000u64)
+                .find_map(|number| map.insert(&number.to_le_bytes()[..], vec![0; 100]).err());
+            assert!(matches!(refused, Some(Error::Stalled { .. })), "{refused:?}");
+            assert_eq!(outer, b"outer", "what is being read does not change");
+        });
+        map.insert(&b"c"[..], vec![1]).unwrap();
+        assert_eq!(map.get(&b"c"[..]), Some(vec![1]), "the next write goes through");
+        map.cache().validate().unwrap();
+    }
 }
 
 /// A thread that stays in `with` stops no other from reading and writing, as long as memory and log
 /// last. Its value does not change, and when it returns, writes continue for laps.
 #[test]
 fn others_go_on_during_a_long_read() {
-    let (map, _) = manual(1 << 20, 2);
-    map.insert(&b"k"[..], vec![1]).unwrap();
-    let (entered, read) = (Barrier::new(2), Barrier::new(2));
-    let write = |numbers: std::ops::Range<u64>| {
-        numbers
-            .map(|number| map.insert(&number.to_le_bytes()[..], vec![7; 40]))
-            .all(|done| done.is_ok())
-    };
-    let (is_written, is_read) = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            map.with(&b"k"[..], |bytes| {
-                entered.wait();
-                read.wait();
-                assert_eq!(bytes, [1], "what is being read stays");
-            })
+    for mode in MODES {
+        let (map, _) = manual(mode, 1 << 20, 2);
+        map.insert(&b"k"[..], vec![1]).unwrap();
+        let (entered, read) = (Barrier::new(2), Barrier::new(2));
+        let write = |numbers: std::ops::Range<u64>| {
+            numbers
+                .map(|number| map.insert(&number.to_le_bytes()[..], vec![7; 40]))
+                .all(|done| done.is_ok())
+        };
+        let (is_written, is_read) = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                map.with(&b"k"[..], |bytes| {
+                    entered.wait();
+                    read.wait();
+                    assert_eq!(bytes, [1], "what is being read stays");
+                })
+            });
+            entered.wait();
+            let is_written = write(0..40);
+            let is_read = map.get(&39u64.to_le_bytes()[..]) == Some(vec![7; 40]);
+            read.wait();
+            (is_written, is_read)
         });
-        entered.wait();
-        let is_written = write(0..40);
-        let is_read = map.get(&39u64.to_le_bytes()[..]) == Some(vec![7; 40]);
-        read.wait();
-        (is_written, is_read)
-    });
-    assert!(is_written && is_read);
-    let laps = 4 * map.cache().stats().unwrap().log_records;
-    assert!(write(40..laps));
-    map.cache().validate().unwrap();
+        assert!(is_written && is_read);
+        let laps = 4 * map.cache().stats().unwrap().log_records;
+        assert!(write(40..laps));
+        map.cache().validate().unwrap();
+    }
 }
 
 /// A cache whose readers are all in use elsewhere can still be read, from main.
 #[test]
 fn no_reader_is_needed() {
-    let (map, _) = manual(1 << 20, 1);
-    let mut reader = map.cache().reader().unwrap();
-    map.insert(&b"a"[..], vec![1]).unwrap();
-    assert_eq!(map.get(&b"a"[..]), Some(vec![1]));
-    assert_eq!(map.get(&b"b"[..]), None);
-    reader.sync();
+    for mode in MODES {
+        let (map, _) = manual(mode, 1 << 20, 1);
+        let mut reader = map.cache().reader().unwrap();
+        map.insert(&b"a"[..], vec![1]).unwrap();
+        assert_eq!(map.get(&b"a"[..]), Some(vec![1]));
+        assert_eq!(map.get(&b"b"[..]), None);
+        reader.sync();
+    }
 }
 
 /// Of many threads that miss one key, one loads; all get its value.
 #[test]
 fn one_loads_for_all() {
-    let (map, _) = manual(1 << 20, 2);
-    let (loads, start) = (AtomicUsize::new(0), Barrier::new(8));
-    std::thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| {
-                start.wait();
-                let value = map.get_or_insert_with(&b"k"[..], || {
-                    loads.fetch_add(1, Ordering::Relaxed);
-                    std::thread::yield_now();
-                    vec![5]
+    for mode in MODES {
+        let (map, _) = manual(mode, 1 << 20, 2);
+        let (loads, start) = (AtomicUsize::new(0), Barrier::new(8));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    start.wait();
+                    let value = map.get_or_insert_with(&b"k"[..], || {
+                        loads.fetch_add(1, Ordering::Relaxed);
+                        std::thread::yield_now();
+                        vec![5]
+                    });
+                    assert_eq!(value, [5]);
                 });
-                assert_eq!(value, [5]);
-            });
-        }
-    });
-    assert_eq!(loads.into_inner(), 1);
+            }
+        });
+        assert_eq!(loads.into_inner(), 1);
+    }
 }
 
 /// A load that panics releases its waiters: one of them loads, and all but the panicking one are
 /// served.
 #[test]
 fn a_panicking_load_releases_the_others() {
-    let (map, _) = manual(1 << 20, 2);
-    let (loads, start) = (AtomicUsize::new(0), Barrier::new(4));
-    let panicked: usize = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4)
-            .map(|_| {
-                scope.spawn(|| {
-                    start.wait();
-                    map.get_or_insert_with(&b"k"[..], || {
-                        assert!(loads.fetch_add(1, Ordering::Relaxed) > 0, "the first load fails");
-                        vec![6]
+    for mode in MODES {
+        let (map, _) = manual(mode, 1 << 20, 2);
+        let (loads, start) = (AtomicUsize::new(0), Barrier::new(4));
+        let panicked: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        start.wait();
+                        map.get_or_insert_with(&b"k"[..], || {
+                            assert!(
+                                loads.fetch_add(1, Ordering::Relaxed) > 0,
+                                "the first load fails"
+                            );
+                            vec![6]
+                        })
                     })
                 })
-            })
-            .collect();
-        threads.into_iter().map(|thread| usize::from(thread.join().is_err())).sum()
-    });
-    assert_eq!((panicked, loads.into_inner()), (1, 2));
-    assert_eq!(map.get(&b"k"[..]), Some(vec![6]));
+                .collect();
+            threads.into_iter().map(|thread| usize::from(thread.join().is_err())).sum()
+        });
+        assert_eq!((panicked, loads.into_inner()), (1, 2));
+        assert_eq!(map.get(&b"k"[..]), Some(vec![6]));
+    }
 }
 
 /// An insert and a remove during a load win over it; the load's caller gets its value all the same.
 /// A load that needs itself gets a value too, instead of waiting for itself.
 #[test]
 fn a_later_write_beats_a_load() {
-    let (map, _) = manual(1 << 20, 1);
-    let loaded = map.get_or_insert_with(&b"k"[..], || {
-        map.insert(&b"k"[..], b"newer".to_vec()).unwrap();
-        b"older".to_vec()
-    });
-    assert_eq!((loaded, map.get(&b"k"[..])), (b"older".to_vec(), Some(b"newer".to_vec())));
+    for mode in MODES {
+        let (map, _) = manual(mode, 1 << 20, 1);
+        let loaded = map.get_or_insert_with(&b"k"[..], || {
+            map.insert(&b"k"[..], b"newer".to_vec()).unwrap();
+            b"older".to_vec()
+        });
+        assert_eq!((loaded, map.get(&b"k"[..])), (b"older".to_vec(), Some(b"newer".to_vec())));
 
-    let loaded = map.get_or_insert_with(&b"r"[..], || {
-        map.remove(&b"r"[..]).unwrap();
-        b"gone".to_vec()
-    });
-    assert_eq!((loaded, map.get(&b"r"[..])), (b"gone".to_vec(), None));
+        let loaded = map.get_or_insert_with(&b"r"[..], || {
+            map.remove(&b"r"[..]).unwrap();
+            b"gone".to_vec()
+        });
+        assert_eq!((loaded, map.get(&b"r"[..])), (b"gone".to_vec(), None));
 
-    let loaded = map.get_or_insert_with(&b"s"[..], || {
-        let inner = map.get_or_insert_with(&b"s"[..], || b"inner".to_vec());
-        [inner, b" and outer".to_vec()].concat()
-    });
-    assert_eq!(loaded, b"inner and outer");
-    assert_eq!(map.get(&b"s"[..]), Some(b"inner and outer".to_vec()));
+        let loaded = map.get_or_insert_with(&b"s"[..], || {
+            let inner = map.get_or_insert_with(&b"s"[..], || b"inner".to_vec());
+            [inner, b" and outer".to_vec()].concat()
+        });
+        assert_eq!(loaded, b"inner and outer");
+        assert_eq!(map.get(&b"s"[..]), Some(b"inner and outer".to_vec()));
+    }
 }
 
 /// A value that is too large to be stored is loaded and returned, and an insert of it fails with
 /// the largest size.
 #[test]
 fn too_large_is_returned_and_not_stored() {
-    let (map, _) = manual(1 << 20, 1);
-    let value = vec![1; 40_000];
-    assert_eq!(map.get_or_insert_with(&b"k"[..], || value.clone()), value);
-    assert!(!map.contains(&b"k"[..]));
-    let refused = map.insert(&b"k"[..], value);
-    assert!(matches!(refused, Err(Error::ValueTooLarge { bytes: 40_000, .. })), "{refused:?}");
+    for mode in MODES {
+        let (map, _) = manual(mode, 1 << 20, 1);
+        let value = vec![1; 40_000];
+        assert_eq!(map.get_or_insert_with(&b"k"[..], || value.clone()), value);
+        assert!(!map.contains(&b"k"[..]));
+        let refused = map.insert(&b"k"[..], value);
+        assert!(matches!(refused, Err(Error::ValueTooLarge { bytes: 40_000, .. })), "{refused:?}");
+    }
 }
 
 /// The types that users have as keys and values work as such, borrowed where they can be.
@@ -446,7 +491,7 @@ fn walks_do_not_wait() {
 #[test]
 fn a_new_map_has_a_hash_of_its_own() {
     let left = |map: &Map<u64, u64>| {
-        map.insert_many((0..20_000).map(|number| (number, number)), Ttl::FOREVER).unwrap();
+        map.insert_many((0..60_000).map(|number| (number, number)), Ttl::FOREVER).unwrap();
         let mut left: Vec<_> =
             map.cache().iter(Seconds(0)).map(|entry| entry.key().to_vec()).collect();
         left.sort();
@@ -458,4 +503,35 @@ fn a_new_map_has_a_hash_of_its_own() {
     let builder = || Cache::builder().budget(1 << 20).readers_max(1);
     assert_ne!(built(builder().random_seed()), built(builder().random_seed()));
     assert_eq!(built(builder()), built(builder()), "unless it is asked for");
+}
+
+/// An error of a load reaches every task that waits with the same type of error, and is not stored:
+/// a task with another type of error loads by itself, and so does the next caller.
+#[test]
+fn who_waits_gets_the_error() {
+    let (map, _) = manual(IndexMode::Shared, 1 << 20, 2);
+    let is_over = AtomicBool::new(false);
+    let until_over = |_: &mut Context<'_>| match is_over.load(Ordering::Relaxed) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    };
+    let fails = async |error: &'static str| {
+        poll_fn(until_over).await;
+        Err::<Vec<u8>, _>(error)
+    };
+    let mut first = pin!(map.try_get_or_insert_async(&b"k"[..], fails("first")));
+    let mut second = pin!(map.try_get_or_insert_async(&b"k"[..], fails("second")));
+    let mut other = pin!(map.try_get_or_insert_async(&b"k"[..], async { Err::<_, u8>(7) }));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    assert!(other.as_mut().poll(&mut context).is_pending());
+    is_over.store(true, Ordering::Relaxed);
+    let Poll::Ready(Err(first)) = first.poll(&mut context) else { panic!("its load has failed") };
+    let Poll::Ready(Err(second)) = second.poll(&mut context) else { panic!("so has this") };
+    assert!(*first == "first" && Arc::ptr_eq(&first, &second));
+    assert_eq!(other.poll(&mut context), Poll::Ready(Err(Arc::new(7))));
+    assert!(!map.contains(&b"k"[..]));
+    let loaded = map.try_get_or_insert_with(&b"k"[..], || Ok::<_, u8>(vec![3]));
+    assert_eq!((loaded, map.get(&b"k"[..])), (Ok(vec![3]), Some(vec![3])));
 }

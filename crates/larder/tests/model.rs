@@ -165,7 +165,7 @@ fn compare(run: &Run) {
     }
 }
 
-/// Small values of mixed lengths, more keys than fit: evictions all along; in one, two and four
+/// Small values of mixed lengths, more keys than fit: evictions all along; in one to sixteen
 /// shards.
 #[test]
 fn small_entries() {
@@ -176,6 +176,7 @@ fn small_entries() {
         (4, 1, SyncMode::Immediate, IndexMode::Shared),
         (5, 4, PERIODIC, IndexMode::Replicated),
         (6, 1, PERIODIC, IndexMode::Shared),
+        (7, 16, PERIODIC, IndexMode::Shared),
     ] {
         compare(&Run {
             policy: Policy::Fifo,

@@ -73,6 +73,10 @@ pub enum Fault {
     /// A parked reader continues at its position although the first record that it needs was just
     /// overwritten.
     UnparkLapped,
+    /// Main moves an entry between ways without counting it.
+    MoveUncounted,
+    /// The count of moves is not ordered before the move.
+    MoveUnfenced,
     /// A reader that copies the index holds the log from its last chunk on, not from its first.
     CopyUnheld,
 }

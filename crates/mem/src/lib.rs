@@ -17,7 +17,8 @@
 //! # The protocol
 //!
 //! `R` records, one cursor per reader, each on its own cache lines. **The log position is the only
-//! clock**: there is no sequentially consistent access, no fence, no compare-and-swap.
+//! clock**: there is no sequentially consistent access and no compare-and-swap, and only shared
+//! readers have a fence (6).
 //!
 //! 1. *Publish.* A writer fills a slot that it alone owns ([`OwnedSlot`]), outside the lock. Under
 //!    the lock a record names one bucket and holds absolute values (`way := tag, slot`, `mask :=
@@ -35,9 +36,11 @@
 //!    the slot that it retired.
 //! 6. *Shared* readers ([`IndexMode::Shared`]) have no replica and read main's array. They load
 //!    tags and slot words atomically; main stores a slot word with Release before `tail`. Comparing
-//!    the key in the slot detects a torn read; an entry that moves at that moment may be missed
-//!    once. Shared readers always see the present: a refresh does nothing, and a sync stores `tail`
-//!    in the cursor.
+//!    the key in the slot detects a torn read. Main counts the entries that it moves between ways,
+//!    before and after each move, with a fence behind the first count. A search that found nothing
+//!    while the count changed is repeated, since the entry may have moved from where it had yet to
+//!    look to where it had looked. Shared readers always see the present: a refresh does nothing,
+//!    and a sync stores `tail` in the cursor.
 //! 7. *Park* stores `PARKED` in the cursor. *Unpark* and *register* happen under the lock. If
 //!    `applied` is still in the log, the cursor is set to it. Otherwise the cursor is set to
 //!    `tail`, the array is copied in chunks, each under the lock, and the log is replayed to a tail

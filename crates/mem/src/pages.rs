@@ -87,13 +87,6 @@ pub struct ClassUse {
     pub slots_live: u32,
 }
 
-impl ClassUse {
-    /// Bytes of its live slots, rounding up included.
-    pub fn bytes_live(&self) -> u64 {
-        u64::from(self.slots_live) * u64::from(self.slot_bytes)
-    }
-}
-
 /// The use of the pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PageUse {

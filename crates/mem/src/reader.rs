@@ -112,6 +112,19 @@ impl<'a> CopyView<'a> {
 }
 
 impl<'a> MainView<'a> {
+    /// How often an entry has begun or ended to move to another way: to be read before a search.
+    #[inline(always)]
+    pub fn moves(self) -> u64 {
+        self.table.moves()
+    }
+
+    /// True if no entry moved since [`MainView::moves`] returned `before`. A search in which this
+    /// is false may have missed an entry that was there all the time.
+    #[inline(always)]
+    pub fn is_unmoved(self, before: u64) -> bool {
+        self.table.is_unmoved(before)
+    }
+
     /// Searches a bucket for a tag.
     #[inline(always)]
     pub fn probe(self, bucket: usize, tag_word: u16) -> Probe {

@@ -220,6 +220,12 @@ impl<S> Shard<S> {
         self.core.arena.finish(slot, key_len, value_len, expires, version);
     }
 
+    /// Prefetches the line of a bucket that will be read soon, under the lock or without it.
+    #[inline]
+    pub fn prefetch_bucket(&self, bucket: usize) {
+        self.core.table.prefetch(bucket);
+    }
+
     /// Prefetches the lines of an owned slot that is about to be written.
     #[inline]
     pub fn prefetch(&self, slot: &OwnedSlot) {
@@ -555,10 +561,12 @@ impl Main<'_> {
         assert!(old.tag(from.1) != 0 && new.tag(to.1) == 0, "from an occupied way to an empty one");
         assert!(tag_word != 0, "0 is the tag word of an empty way");
         let slot = old.slot(from.1);
-        self.set_way(to.0, to.1, tag_word, slot);
+        self.core.table.moving(|| {
+            self.set_way(to.0, to.1, tag_word, slot);
+            self.set_way(from.0, from.1, 0, 0);
+        });
         let place = Place::way(to.0, to.1);
         self.push(Record { place, slot, tag: tag_word, ..Record::default() });
-        self.set_way(from.0, from.1, 0, 0);
         self.push(Record { place: Place::way(from.0, from.1), ..Record::default() });
     }
 

@@ -12,13 +12,13 @@ use crate::counted::{note_read_modify_write, note_store};
 #[cfg(loom)]
 pub use loom::sync::Arc;
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub use std::sync::Arc;
-#[cfg(not(loom))]
-pub use std::sync::atomic::Ordering;
 #[cfg(all(not(loom), not(any(test, feature = "counting"))))]
 pub use std::sync::atomic::{AtomicU32, AtomicU64};
+#[cfg(not(loom))]
+pub use std::sync::atomic::{Ordering, fence};
 
 #[cfg(all(not(loom), not(any(test, feature = "counting"))))]
 #[inline(always)]

@@ -25,7 +25,7 @@ use crate::region::Memory;
 use crate::region::Region;
 #[cfg(not(loom))]
 use crate::region::Zeroed;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, CacheLines, Ordering, fence};
 
 /// Ways of a bucket. (Few under the model checker, which explores every access.)
 pub const WAYS: usize = if cfg!(loom) { 2 } else { 10 };
@@ -359,6 +359,8 @@ fn in_memory(lane: usize) -> usize {
 #[derive(Debug)]
 pub(crate) struct MainTable {
     buckets: Table,
+    /// Twice the number of entries that have moved to another way; odd while one moves.
+    moves: CacheLines<AtomicU64>,
     #[cfg(loom)]
     fault: Fault,
 }
@@ -371,6 +373,7 @@ impl MainTable {
     pub fn new(memory: &Memory, config: &crate::config::Config) -> Result<Self, Error> {
         Ok(MainTable {
             buckets: table(memory, config.buckets)?,
+            moves: CacheLines(AtomicU64::new(0)),
             #[cfg(loom)]
             fault: config.fault,
         })
@@ -397,6 +400,41 @@ impl MainTable {
 
     pub fn len(&self) -> usize {
         self.buckets.len()
+    }
+
+    /// Runs `step`, which moves an entry from one way to another, under the lock. A reader that
+    /// sees any store of it sees the odd number too: the fence is before all of them.
+    #[inline]
+    pub fn moving(&self, step: impl FnOnce()) {
+        let before = self.moves.0.load(Ordering::Relaxed);
+        #[cfg(loom)]
+        if self.fault == Fault::MoveUncounted {
+            return step();
+        }
+        self.moves.0.store(before + 1, Ordering::Relaxed);
+        #[cfg(loom)]
+        let is_fenced = self.fault != Fault::MoveUnfenced;
+        #[cfg(not(loom))]
+        let is_fenced = true;
+        if is_fenced {
+            fence(Ordering::Release);
+        }
+        step();
+        self.moves.0.store(before + 2, Ordering::Release);
+    }
+
+    /// The count of moves, for a search that begins.
+    #[inline(always)]
+    pub fn moves(&self) -> u64 {
+        self.moves.0.load(Ordering::Acquire)
+    }
+
+    /// True if no entry moved during a search that began at this count: what it did not find was
+    /// not there.
+    #[inline(always)]
+    pub fn is_unmoved(&self, before: u64) -> bool {
+        fence(Ordering::Acquire);
+        before.is_multiple_of(2) && self.moves.0.load(Ordering::Relaxed) == before
     }
 
     /// Searches without the lock.

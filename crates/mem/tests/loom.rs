@@ -10,7 +10,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use larder_mem::sync::Arc;
-use larder_mem::{Config, Fault, IndexMode, Reader, Shard};
+use larder_mem::{Config, Fault, IndexMode, Reader, Shard, View};
 use loom::thread;
 
 type Small = Arc<Shard<()>>;
@@ -307,6 +307,43 @@ fn shared_index_and_its_mutants() {
         shared_index,
         &[Fault::SlotWordRelaxed, Fault::CursorRelaxed, Fault::TailRelaxed, Fault::Lap],
     );
+}
+
+/// Moves the entry in way 0 of one bucket to way 0 of another.
+fn relocate(shard: &Small, from: usize, to: usize) {
+    let mut guard = shard.lock().unwrap();
+    let (mut main, ()) = guard.parts();
+    if main.reserve(2).is_ok() {
+        main.relocate((from, 0), (to, 0), 4);
+    }
+}
+
+/// A reader without a replica looks for an entry in its home, bucket 0, then in its second bucket,
+/// while it moves from there to home, and back. A search that it need not repeat finds it.
+fn moves(fault: Fault) {
+    let shard = small_with(IndexMode::Shared, fault);
+    put(&shard, 1, 1);
+    let mut reader = Reader::register(&shard).unwrap();
+    let writing = shard.clone();
+    let writer = thread::spawn(move || {
+        relocate(&writing, 1, 0);
+        relocate(&writing, 0, 1);
+    });
+    for _ in 0..2 {
+        let View::Main(main) = reader.view() else { panic!("the index is shared") };
+        let before = main.moves();
+        let is_in =
+            |bucket| main.probe(bucket, 4).candidates == 1 && main.slot(bucket, 0).is_some();
+        let is_found = is_in(0) || is_in(1);
+        assert!(is_found || !main.is_unmoved(before), "missed, and not repeated");
+        reader.sync();
+    }
+    writer.join().unwrap();
+}
+
+#[test]
+fn moves_and_their_mutants() {
+    proves(moves, &[Fault::MoveUncounted, Fault::MoveUnfenced]);
 }
 
 /// A reader without a replica parks and unparks while slots are reused: what it reads then is

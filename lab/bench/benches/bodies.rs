@@ -11,13 +11,13 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use larder::mem::object::{
-    Kind, Lease, Leased, Notice, Object, ObjectStore, Plan, Post, ReaderOptions, Room,
-    StoreOptions, iterate,
-};
 use larder_bench::clock::ThreadTime;
 use larder_bench::pair::{Way, compare_ways};
 use larder_bench::row::Unit;
+use larder_mem::object::{
+    Kind, Lease, Leased, Notice, Object, ObjectStore, Plan, Post, ReaderOptions, Room,
+    StoreOptions, iterate,
+};
 
 /// Bytes filled at a time, and taken by one lease.
 const EXTENT_BYTES: usize = 16 << 10;

@@ -8,7 +8,7 @@ use std::io;
 
 use crate::clock::resident_bytes;
 use crate::data::PAYLOAD_BYTES_MEAN;
-use crate::engine::{Engine, VARIANTS};
+use crate::engine::{Engine, Simple, VARIANTS};
 use crate::limit::{self, Limit};
 use crate::peer::{Peer, Shape};
 use crate::row::{Row, Unit};
@@ -73,7 +73,8 @@ pub fn own_entrants() -> Vec<Entrant> {
     let entrant = |variant: &'static crate::engine::Variant| {
         Entrant::new(variant.name, variant.note, true, |shape| Engine::new(variant, shape))
     };
-    VARIANTS.iter().map(entrant).collect()
+    let map = Entrant::new("larder, Map", "as `Map::new` makes it", true, Simple::new);
+    VARIANTS.iter().map(entrant).chain([map]).collect()
 }
 
 /// The bare limit, which takes part on one thread only.

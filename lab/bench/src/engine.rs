@@ -1,11 +1,14 @@
 //! larder as a contestant.
 //!
-//! A handle is a writer and a reader, as a core has them. The reader syncs after every 1024 puts, and when a
-//! writer is stalled: that time is part of the measured time.
+//! A handle of the engine is a writer and a reader, as a core has them. The reader syncs after every 1024 puts, and
+//! when a writer is stalled: that time is part of the measured time. [`Simple`] is the API that most programs use, a
+//! `Map` that all threads share.
 
-use larder::{Builder, Cache, Error, IndexMode, Policy, Reader, Seconds, Ttl, Writer};
+use larder::{
+    Builder, Cache, Clock, Error, IndexMode, Map, Policy, Reader, Seconds, Ttl, Value, Writer,
+};
 
-use crate::data::{KEY_BYTES, Key, number_of};
+use crate::data::{KEY_BYTES, Key, VALUE_BYTES_MAX, number_of};
 use crate::peer::{Handle, Peer, Shape};
 
 /// One way to build the engine. The first one stands for larder; the others take part as peers.
@@ -64,29 +67,11 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Finds the budget that holds so many entries. Building maps memory and does not touch it, so a
-    /// few tries are cheap.
+    /// A cache with room for so many entries.
     pub fn new(variant: &Variant, shape: &Shape) -> Result<Engine, Error> {
-        let builder = |budget| {
-            let builder = Cache::builder()
-                .budget(budget)
-                .readers_max(shape.threads)
-                .entry_bytes_mean(ENTRY_BYTES_MEAN);
-            (variant.configure)(builder)
-        };
-        let index_bytes = 8 * (1 + shape.threads) + 9;
-        let mut budget = (shape.entries * (ENTRY_BYTES_MEAN + index_bytes)) as u64 + (1 << 20);
-        for _ in 0..4 {
-            let stats = builder(budget).build()?.stats()?;
-            let entries = stats.entries_max.min(stats.charge_bytes_max / ENTRY_BYTES_MEAN as u64);
-            let scaled = u128::from(budget) * shape.entries as u128 / u128::from(entries.max(1));
-            budget = u64::try_from(scaled).unwrap_or(u64::MAX).max(64 << 10);
-            // A handful of entries: the least there is.
-            if let Err(Error::BudgetTooSmall { bytes_min, .. }) = builder(budget).build() {
-                budget = bytes_min;
-            }
-        }
-        Ok(Engine { cache: builder(budget).build()?, budget })
+        let builder = (variant.configure)(Cache::builder().readers_max(shape.threads));
+        let (builder, budget) = sized(builder, shape)?;
+        Ok(Engine { cache: builder.build()?, budget })
     }
 
     /// The cache itself, for works that only larder has.
@@ -98,6 +83,25 @@ impl Engine {
     pub fn core(&self) -> Result<Core, Error> {
         Ok(Core { writer: self.cache.writer(), reader: self.cache.reader()?, puts: 0 })
     }
+}
+
+/// Finds the budget that holds so many entries. Building maps memory and does not touch it, so a few tries are cheap.
+fn sized(builder: Builder, shape: &Shape) -> Result<(Builder, u64), Error> {
+    let builder = builder.entry_bytes_mean(ENTRY_BYTES_MEAN);
+    let index_bytes = 8 * (1 + shape.threads) + 9;
+    let mut budget = (shape.entries * (ENTRY_BYTES_MEAN + index_bytes)) as u64 + (1 << 20);
+    for _ in 0..4 {
+        let stats = builder.clone().budget(budget).build()?.stats()?;
+        let entries = stats.entries_max.min(stats.charge_bytes_max / ENTRY_BYTES_MEAN as u64);
+        let scaled = u128::from(budget) * shape.entries as u128 / u128::from(entries.max(1));
+        budget = u64::try_from(scaled).unwrap_or(u64::MAX).max(64 << 10);
+        // A handful of entries: the least there is.
+        if let Err(Error::BudgetTooSmall { bytes_min, .. }) = builder.clone().budget(budget).build()
+        {
+            budget = bytes_min;
+        }
+    }
+    Ok((builder.budget(budget), budget))
 }
 
 impl Peer for Engine {
@@ -164,6 +168,75 @@ impl Core {
         self.reader.sync();
         std::thread::yield_now();
         matches!(error, Error::Stalled { .. } | Error::Starved)
+    }
+}
+
+/// A [`Map`] as its `new` makes it, with room for so many entries.
+#[derive(Debug)]
+pub struct Simple {
+    map: Map<Key, Payload>,
+    budget: u64,
+}
+
+impl Simple {
+    /// A map with room for so many entries.
+    pub fn new(shape: &Shape) -> Result<Simple, Error> {
+        let (builder, budget) =
+            sized(Map::<Key, Payload>::builder().readers_max(shape.threads), shape)?;
+        Ok(Simple { map: Map::build(builder, Clock::system())?, budget })
+    }
+}
+
+/// A value that needs no allocation.
+#[derive(Debug)]
+struct Payload {
+    bytes: [u8; VALUE_BYTES_MAX],
+    len: usize,
+}
+
+impl Value for Payload {
+    #[inline]
+    fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+        with(&self.bytes[..self.len])
+    }
+
+    #[inline]
+    fn from_value(stored: &[u8]) -> Option<Payload> {
+        let mut bytes = [0; VALUE_BYTES_MAX];
+        bytes.get_mut(..stored.len())?.copy_from_slice(stored);
+        Some(Payload { bytes, len: stored.len() })
+    }
+}
+
+impl Peer for Simple {
+    type Handle<'a> = &'a Simple;
+
+    fn handle(&self) -> &Simple {
+        self
+    }
+
+    fn own_bytes(&self) -> Option<u64> {
+        Some(self.budget)
+    }
+}
+
+impl Handle for &Simple {
+    #[inline]
+    fn get(&mut self, key: &Key) -> Option<u64> {
+        self.map.with(key, number_of)
+    }
+
+    #[inline]
+    fn get_many(&mut self, keys: &[Key], mut each: impl FnMut(Option<u64>)) {
+        self.map.get_many(keys, |_, value| each(value.map(|value| number_of(&value.bytes))));
+    }
+
+    #[inline]
+    fn put(&mut self, key: &Key, value: &[u8]) {
+        // A value that is refused is missed by the check of the answers.
+        if let Some(value) = Payload::from_value(value) {
+            let _ = self.map.insert(key, value);
+        }
     }
 }
 

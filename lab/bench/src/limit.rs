@@ -10,8 +10,8 @@
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use larder::mem::Region;
-use larder::prefetch_slice;
+use larder_mem::Region;
+use larder_mem::prefetch_slice;
 
 use crate::data::{Key, VALUE_BYTES_MAX, number_of};
 use crate::peer::{Handle, Peer, Shape};

@@ -28,7 +28,7 @@
 //! requests before its turn.
 
 use larder::policy::{Entries, EntryNumber, Replacement};
-use larder::prefetch_slice;
+use larder_mem::prefetch_slice;
 
 use crate::intern::{Batch, Detail};
 use crate::request::{Op, TTL_NONE};

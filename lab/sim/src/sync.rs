@@ -56,7 +56,7 @@ use stream::{Access, Stream, Version};
 pub const SUB_TABLES: usize = 64;
 
 /// Bytes of a record in the engine's log.
-pub const RECORD_BYTES: usize = larder::mem::RECORD_BYTES;
+pub const RECORD_BYTES: usize = larder_mem::RECORD_BYTES;
 
 /// Most virtual cores.
 pub const CORES_MAX: u32 = 1024;

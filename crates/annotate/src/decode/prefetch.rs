@@ -13,7 +13,7 @@
 //!
 //! Cost: a hop takes 2 ns if the line has arrived. Nothing is allocated.
 
-use larder::prefetch_lines;
+use larder_mem::prefetch_lines;
 use larder_wire::capture::{Capture, Hopper};
 use memchr::memmem::Finder;
 

@@ -18,7 +18,7 @@
 //!
 //! Cost: a statement reads and writes one set of each table, a candidate of a choice reads one of each.
 
-use larder::{prefetch_lines, prefetch_slice};
+use larder_mem::{prefetch_lines, prefetch_slice};
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 

@@ -1,6 +1,6 @@
 //! One shard of the flow table.
 
-use larder::{prefetch_lines, prefetch_read, prefetch_slice};
+use larder_mem::{prefetch_lines, prefetch_read, prefetch_slice};
 
 use super::event::{Event, FlowKey, FlowNote, source_is_low};
 use super::tcp::{History, Sent, account};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use larder::prefetch_read;
+use larder_mem::prefetch_read;
 
 use super::lives::birth_of;
 

@@ -1,7 +1,7 @@
 //! The user of the flow table while a worker handles one batch: names of flows that begin, names that
 //! flows state, records of flows that end.
 
-use larder::prefetch_read;
+use larder_mem::prefetch_read;
 use larder_wire::dns::{Message, NameBuf};
 use larder_wire::note::Note;
 use larder_wire::{Addr, Name};

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use larder::mem::object::{Failure, Filler, Kind, Object, ObjectId, Plan, Room};
+use larder_mem::object::{Failure, Filler, Kind, Object, ObjectId, Plan, Room};
 
 use super::fetch::{Fetch, Purpose};
 use super::storing::Keep;

@@ -10,7 +10,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use larder::mem::object::{Object, Phase};
+use larder_mem::object::{Object, Phase};
 
 use super::fetch::{Fetch, Purpose};
 use super::{ClientRequest, Content, Core, Net, ResponseSummary, Upload};

@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use larder::mem::object::{Kind, Plan};
+use larder_mem::object::{Kind, Plan};
 
 use super::body::Incoming;
 use super::fetch::{Fetch, Purpose};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larder::Ttl;
-use larder::mem::object::{Leased, Object, ReaderOptions};
+use larder_mem::object::{Leased, Object, ReaderOptions};
 
 use super::Core;
 use super::fetch::{Fetch, Purpose};

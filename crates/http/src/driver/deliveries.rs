@@ -13,7 +13,7 @@
 //! 2. A body of this event loop has at most one filler, and none when it is complete or has failed.
 
 use foldhash::{HashMap, HashMapExt};
-use larder::mem::object::ObjectId;
+use larder_mem::object::ObjectId;
 
 #[derive(Debug)]
 pub struct Deliveries {

@@ -8,7 +8,7 @@
 //! Pieces are sent in order: bytes of larder itself (headers, sizes of chunks) and leases. One call
 //! sends several. A lease of at least [`SENDFILE_BYTES_MIN`] of a stored body is sent by
 //! `sendfile`, without a copy. Its pages stay with the socket when the lease is returned, which is
-//! why such memory is given back to the kernel before it is used again (`larder::mem::object`). The
+//! why such memory is given back to the kernel before it is used again (`larder_mem::object`). The
 //! body of a response for one client is copied, so that its memory may be used again at once.
 //!
 //! A turn gives a client [`CALLS_MAX`] calls; then others get theirs. Bounds: [`GATHER_BYTES`]
@@ -19,8 +19,8 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use larder::mem::object::{Lease, Leased, Object, Reader, ReaderOptions};
 use larder_io::tcp;
+use larder_mem::object::{Lease, Leased, Object, Reader, ReaderOptions};
 
 use crate::answer::{Body, Segment, Trailers};
 use crate::core::Content;

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use larder::mem::object::{Leased, Object, Reader, ReaderOptions};
 use larder_http::answer::Segment;
 use larder_http::core::{Content, Exchange};
 use larder_http::message::{self, FieldRoom, Limits};
 use larder_http::parts::Part;
+use larder_mem::object::{Leased, Object, Reader, ReaderOptions};
 
 use super::script::Step;
 

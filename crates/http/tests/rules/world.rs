@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use larder::mem::object::{Notice, Post};
 use larder_http::coalescing::{Outcome, Waiter};
 use larder_http::core::{
     ClientRequest, Core, Fetch, Incoming, Net, Next, Reading, Reply, Step as Sent, Taken,
@@ -14,6 +13,7 @@ use larder_http::key::tag;
 use larder_http::message::{self, FieldRoom, Limits, RequestHead, Scheme, push_date};
 use larder_http::options::Options;
 use larder_http::store::Store;
+use larder_mem::object::{Notice, Post};
 
 use super::client::{Client, Delivery, PIECE_BYTES, Response, check_fields, owned};
 use super::script::{Step, bytes};

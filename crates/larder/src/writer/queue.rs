@@ -147,7 +147,7 @@ impl ShardQueue {
         shared: &Shared,
         act: impl FnOnce(&mut Self, &mut Guard<'_, State>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let guard = self.home(shared).lock()?;
+        let guard = lock_soon(self.home(shared))?;
         self.with_guard(guard, act)
     }
 
@@ -283,6 +283,9 @@ impl ShardQueue {
             for operation in self.operations.iter().take(APPLY_AHEAD) {
                 engine.prefetch(operation.hash);
             }
+            if let [operation] = self.operations.as_slices().0 {
+                engine.prefetch_way(operation.hash);
+            }
             while let Some(operation) = self.operations.pop_front() {
                 if let Some(ahead) = self.operations.get(APPLY_AHEAD - 1) {
                     engine.prefetch(ahead.hash);
@@ -303,12 +306,13 @@ impl ShardQueue {
         })
     }
 
-    /// Takes spare slots of the wanted classes.
+    /// Takes spare slots of the wanted classes that have few. Their lines are fetched together, so
+    /// a writer that applies each operation alone does not wait for one each time.
     fn restock(&mut self, engine: &mut Engine<'_>) {
         for class in self.wanted.take() {
             let spare = &mut self.spare[class as usize];
             let ample = ample(engine, class);
-            if spare.len() < ample {
+            if spare.len() <= ample / 2 {
                 engine.main.alloc_many(class, ample - spare.len(), spare);
             }
         }

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use larder::mem::{CHARGE_UNITS, Classes, HEADER_BYTES, VERSION_BYTES};
 use larder::{Cache, Cause, Policy, Reader, Seconds, Ttl};
+use larder_mem::{CHARGE_UNITS, Classes, HEADER_BYTES, VERSION_BYTES};
 pub use larder_testkit::random::Random;
 
 /// All policies.

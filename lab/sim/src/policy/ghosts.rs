@@ -16,8 +16,8 @@
 //! Bytes: 32 a ghost (chains 8, node 16, links 8).
 
 use larder::Error;
-use larder::mem::Region;
-use larder::prefetch_slice;
+use larder_mem::Region;
+use larder_mem::prefetch_slice;
 
 use super::list::Lists;
 

@@ -9,8 +9,8 @@
 //! Bytes: 20 an entry number besides the records (its group 4, groups 16: there are never more than entries).
 
 use larder::Error;
-use larder::mem::Region;
 use larder::policy::EntryNumber;
+use larder_mem::Region;
 
 use super::listed::{Listed, Records, Reference};
 

@@ -23,8 +23,8 @@
 //! by as many accesses.
 
 use larder::Error;
-use larder::mem::Region;
 use larder::policy::{Entries, EntryNumber, Replacement};
+use larder_mem::Region;
 
 use super::ghosts::Ghosts;
 use super::list::Lists;

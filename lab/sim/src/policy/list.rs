@@ -6,8 +6,8 @@
 //! list are never read, so that a new array needs no filling.
 
 use larder::Error;
-use larder::mem::Region;
-use larder::prefetch_slice;
+use larder_mem::Region;
+use larder_mem::prefetch_slice;
 
 /// The number that nothing has.
 pub(super) const NONE: u32 = u32::MAX;

@@ -8,9 +8,10 @@
 
 use std::ops::Deref;
 
-use larder::mem::Region;
+use larder::Error;
 use larder::policy::{Entries, EntryNumber, Replacement};
-use larder::{Error, prefetch_slice};
+use larder_mem::Region;
+use larder_mem::prefetch_slice;
 
 use super::ghosts::Ghosts;
 use super::list::Lists;

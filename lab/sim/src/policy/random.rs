@@ -3,8 +3,8 @@
 //! Any entry leaves, each with the same chance; hits change nothing. Bytes: 8 an entry number.
 
 use larder::Error;
-use larder::mem::Region;
 use larder::policy::{Entries, EntryNumber, Replacement};
+use larder_mem::Region;
 
 use crate::trace::random;
 

@@ -11,7 +11,7 @@
 //! entry, rounded up to a power of two, at least one block.
 
 use larder::Error;
-use larder::mem::Region;
+use larder_mem::Region;
 
 const BLOCK_WORDS: usize = 8;
 const ROWS: usize = 4;

@@ -22,8 +22,8 @@
 //! Bytes: 12 to 20 an entry besides the records.
 
 use larder::Error;
-use larder::mem::Region;
 use larder::policy::{Entries, EntryNumber};
+use larder_mem::Region;
 
 use super::listed::{Listed, Records, Reference};
 use super::sketch::Sketch;

@@ -4,7 +4,7 @@
 //! The object has a window: a client that sends faster than the origin receives is not read. After
 //! the body, the client's bytes are its next request.
 
-use larder::mem::object::Failure;
+use larder_mem::object::Failure;
 
 use super::super::base::Base;
 use super::{Client, Clients};

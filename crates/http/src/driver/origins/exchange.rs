@@ -9,9 +9,9 @@
 
 use std::io::{self, ErrorKind};
 
-use larder::mem::object::{Filler, Room};
 use larder_io::reactor::Interest;
 use larder_io::tcp;
+use larder_mem::object::{Filler, Room};
 
 use super::super::delivery::{Delivery, Ran};
 use super::{BODY, Context, HEAD, HELD_UP, Origin, Origins, ROOM, State};

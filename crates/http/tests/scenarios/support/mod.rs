@@ -188,7 +188,7 @@ impl World {
         last
     }
 
-    pub fn objects(&self) -> larder::mem::object::ObjectStats {
+    pub fn objects(&self) -> larder_mem::object::ObjectStats {
         self.server.store().objects.stats()
     }
 

@@ -1,0 +1,236 @@
+//! Lookups of a map that load on a miss. See `flight` for how callers share a load.
+//!
+//! ```text
+//! hit -> value
+//! miss -> first: load -> value: store it, pass its bytes to those who wait
+//!                     -> error: pass it to those who wait; nothing is stored
+//!      -> another loads: wait for its value or error; neither comes: begin again
+//! ```
+//!
+//! A load's error reaches every caller that waits with the same type of error. A caller with another
+//! type, or one that cannot fail, begins again.
+
+use std::any::Any;
+use std::borrow::Borrow;
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::{Inner, Map};
+use crate::codec::{Key, Value};
+use crate::flight::{Begin, Token, Waiter};
+use crate::time::Ttl;
+
+/// How long a load keeps other callers from loading the same key, in seconds.
+const LOAD_S_MAX: u32 = 30;
+
+/// What a load brought: a value's bytes, or an error of any type.
+#[derive(Debug, Clone)]
+pub(super) enum Landed {
+    Value(Arc<[u8]>),
+    Failed(Arc<dyn Any + Send + Sync>),
+}
+
+/// The result of a lookup that may load.
+enum Found<V> {
+    Value(V),
+    Lead(Token<Landed>),
+    Wait(Waiter<Landed>),
+    Full,
+}
+
+/// What a caller who waited does next.
+enum Next<V, E> {
+    Return(Result<V, Arc<E>>),
+    /// Load, and do not store: what landed is no value of this type.
+    Load,
+    BeginAgain,
+}
+
+impl<V: Value, E: Send + Sync + 'static> Next<V, E> {
+    fn after(landed: Option<Landed>) -> Self {
+        match landed {
+            Some(Landed::Value(bytes)) => match V::from_value(&bytes) {
+                Some(value) => Next::Return(Ok(value)),
+                None => Next::Load,
+            },
+            Some(Landed::Failed(error)) => match error.downcast::<E>() {
+                Ok(error) => Next::Return(Err(error)),
+                Err(_) => Next::BeginAgain,
+            },
+            None => Next::BeginAgain,
+        }
+    }
+}
+
+impl<K: Key + ?Sized, V: Value> Map<K, V> {
+    /// The value of a key; on a miss the result of `load`, which is stored. Of many threads that
+    /// miss a key at once, one loads and the others wait. An insert or a removal of the key while
+    /// `load` runs is not overwritten. If `load` panics, the next waiter loads. After 30 s, others
+    /// no longer wait for a load.
+    ///
+    /// Blocks: in a task use [`Map::get_or_insert_async`]. A value that can't be stored, for its
+    /// size or because all memory is in use, is still returned.
+    pub fn get_or_insert_with<Q: Key + ?Sized>(&self, key: &Q, load: impl FnOnce() -> V) -> V
+    where
+        K: Borrow<Q>,
+    {
+        self.get_or_insert_ttl_with(key, || (load(), Ttl::FOREVER))
+    }
+
+    /// As [`Map::get_or_insert_with`], with a TTL from `load`.
+    pub fn get_or_insert_ttl_with<Q: Key + ?Sized>(
+        &self,
+        key: &Q,
+        load: impl FnOnce() -> (V, Ttl),
+    ) -> V
+    where
+        K: Borrow<Q>,
+    {
+        let loaded = self.try_get_or_insert_ttl_with(key, || Ok::<_, Infallible>(load()));
+        loaded.unwrap_or_else(|never| match *never {})
+    }
+
+    /// As [`Map::get_or_insert_with`], for a load that can fail. An error is not stored: every
+    /// caller that waited for this load gets it, and the next one loads again.
+    ///
+    /// ```
+    /// # let map: larder::Map<str, u16> = larder::Map::new(1 << 20)?;
+    /// let port = map.try_get_or_insert_with("http", || "80".parse::<u16>());
+    /// assert_eq!(port.ok(), Some(80));
+    /// assert!(map.try_get_or_insert_with("none", || "x".parse::<u16>()).is_err());
+    /// # Ok::<(), larder::Error>(())
+    /// ```
+    pub fn try_get_or_insert_with<Q: Key + ?Sized, E: Send + Sync + 'static>(
+        &self,
+        key: &Q,
+        load: impl FnOnce() -> Result<V, E>,
+    ) -> Result<V, Arc<E>>
+    where
+        K: Borrow<Q>,
+    {
+        self.try_get_or_insert_ttl_with(key, || Ok((load()?, Ttl::FOREVER)))
+    }
+
+    /// As [`Map::try_get_or_insert_with`], with a TTL from `load`.
+    pub fn try_get_or_insert_ttl_with<Q: Key + ?Sized, E: Send + Sync + 'static>(
+        &self,
+        key: &Q,
+        load: impl FnOnce() -> Result<(V, Ttl), E>,
+    ) -> Result<V, Arc<E>>
+    where
+        K: Borrow<Q>,
+    {
+        key.with_key(|bytes| {
+            loop {
+                let mut waiter = match self.inner.begin::<V>(bytes) {
+                    Found::Value(value) => return Ok(value),
+                    Found::Lead(token) => return self.inner.land(token, load()),
+                    Found::Full => break,
+                    Found::Wait(waiter) => waiter,
+                };
+                // A load that needs its own result would wait forever.
+                if waiter.is_led_here() {
+                    break;
+                }
+                let Poll::Ready(landed) = waiter.wait_for(Duration::from_secs(LOAD_S_MAX.into()))
+                else {
+                    break;
+                };
+                match Next::after(landed) {
+                    Next::Return(result) => return result,
+                    Next::Load => break,
+                    Next::BeginAgain => {}
+                }
+            }
+            load().map(|(value, _)| value).map_err(Arc::new)
+        })
+    }
+
+    /// As [`Map::get_or_insert_with`], for tasks of any runtime. Only the leader awaits `load`; the
+    /// others drop it unpolled. If the leader's task is dropped, the next waiter leads. Time alone
+    /// wakes no waiter, so put your runtime's timeout around `load`.
+    pub async fn get_or_insert_async<Q: Key + ?Sized>(
+        &self,
+        key: &Q,
+        load: impl Future<Output = V>,
+    ) -> V
+    where
+        K: Borrow<Q>,
+    {
+        let load = async { Ok::<_, Infallible>(load.await) };
+        self.try_get_or_insert_async(key, load).await.unwrap_or_else(|never| match *never {})
+    }
+
+    /// As [`Map::get_or_insert_async`], for a load that can fail, with the errors of
+    /// [`Map::try_get_or_insert_with`].
+    pub async fn try_get_or_insert_async<Q: Key + ?Sized, E: Send + Sync + 'static>(
+        &self,
+        key: &Q,
+        load: impl Future<Output = Result<V, E>>,
+    ) -> Result<V, Arc<E>>
+    where
+        K: Borrow<Q>,
+    {
+        let bytes: Box<[u8]> = key.with_key(|bytes| bytes.into());
+        loop {
+            match self.inner.begin::<V>(&bytes) {
+                Found::Value(value) => return Ok(value),
+                Found::Lead(token) => {
+                    let loaded = load.await.map(|value| (value, Ttl::FOREVER));
+                    return self.inner.land(token, loaded);
+                }
+                Found::Full => return load.await.map_err(Arc::new),
+                Found::Wait(waiter) => match Next::after(waiter.await) {
+                    Next::Return(result) => return result,
+                    Next::Load => return load.await.map_err(Arc::new),
+                    Next::BeginAgain => {}
+                },
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn begin<V: Value>(&self, key: &[u8]) -> Found<V> {
+        let get = || self.read(key, V::from_value).flatten();
+        if let Some(value) = get() {
+            return Found::Value(value);
+        }
+        match self.flight.begin(key, self.clock.now(), LOAD_S_MAX) {
+            Begin::Full => Found::Full,
+            Begin::Wait(waiter) => Found::Wait(waiter),
+            // Another caller's load may have landed between our miss and our lead.
+            Begin::Lead(token) => match get() {
+                Some(value) => Found::Value(value),
+                None => Found::Lead(token),
+            },
+        }
+    }
+
+    /// Stores a loaded value, and passes it or the error to those who wait.
+    fn land<V: Value, E: Send + Sync + 'static>(
+        &self,
+        token: Token<Landed>,
+        loaded: Result<(V, Ttl), E>,
+    ) -> Result<V, Arc<E>> {
+        match loaded {
+            Ok((value, ttl)) => {
+                let key: Box<[u8]> = token.key().into();
+                let bytes = value.with_value(|bytes| Arc::<[u8]>::from(bytes));
+                token.land(Landed::Value(bytes.clone()), |_| {
+                    // If it is refused, it is not stored; the waiters get it all the same.
+                    let _ = self.store(&key, &bytes, ttl);
+                });
+                Ok(value)
+            }
+            Err(error) => {
+                let error = Arc::new(error);
+                token.land(Landed::Failed(error.clone()), |_| {});
+                Err(error)
+            }
+        }
+    }
+}
