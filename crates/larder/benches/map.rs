@@ -34,8 +34,10 @@ fn main() {
 
     let cache = builder.clone().build().expect("a budget of some MiB");
     let (mut writer, mut reader) = (cache.writer(), cache.reader().expect("the first of two"));
+    let map_builder = Map::<u64, [u8; VALUE_BYTES]>::builder().readers_max(2);
+    let map_builder = map_builder.budget((entries * 160).max(2 << 20));
     let map: Map<u64, [u8; VALUE_BYTES]> =
-        Map::build(builder.clone(), Clock::system()).expect("a budget of some MiB");
+        Map::build(map_builder, Clock::system()).expect("a budget of some MiB");
     let names = [
         "reader get, one's own",
         "map get",

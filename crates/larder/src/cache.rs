@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::entry::Entry;
 use crate::error::Error;
 use crate::evicted::Batch;
 use crate::hash::KeyHash;
@@ -89,7 +90,7 @@ impl Cache {
         &self,
         key: &[u8],
         now: Seconds,
-        read: impl FnOnce(&[u8]) -> R,
+        read: impl FnOnce(Entry<'_>) -> R,
     ) -> Result<Option<R>, Error> {
         let shared = &*self.shared;
         let hash = shared.hasher.hash(key);
@@ -97,7 +98,7 @@ impl Cache {
         let mut guard = shard.lock()?;
         Ok(with_engine(shard, &mut guard, |engine| {
             let slot = find(&engine.main, &shared.placement, hash, key)?.slot;
-            (!is_expired(slot.expires(), now)).then(|| read(slot.value()))
+            (!is_expired(slot.expires(), now)).then(|| read(Entry { slot }))
         }))
     }
 

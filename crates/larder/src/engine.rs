@@ -11,12 +11,13 @@ use std::cell::Cell;
 
 use larder_mem::{Main, OwnedSlot, Shard, Stalled, TAG_BITS_LOW, WAYS, prefetch_read};
 
+use crate::condition::When;
 use crate::evicted::{Batch, Cause};
 use crate::feedback::Report;
 use crate::hash::{Hasher, KeyHash};
 use crate::index::{Displaced, Placement, SECOND, find, mask_bit};
 use crate::policy::{Chosen, Entries, EntryNumber, Replacement};
-use crate::time::{Seconds, is_dead, is_expired};
+use crate::time::{Seconds, is_dead};
 
 /// Records of an operation, without its evictions, at most. Two masks, a move (two) and the entry
 /// make five; a bucket conflict makes three.
@@ -35,16 +36,6 @@ pub(crate) struct Limits {
     pub charge_min: u64,
     /// With fewer free pages than this, sparse pages are emptied; below half, writers hold few.
     pub pages_low: u32,
-}
-
-/// The condition of a conditional insert.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum When {
-    Always,
-    /// No entry is under the key, or it has expired.
-    Absent,
-    /// As `Absent`; also if the entry's version is lower, or it has none.
-    Newer,
 }
 
 /// Counters of operations, stored at main.
@@ -117,26 +108,23 @@ impl Engine<'_> {
     }
 
     /// Publishes a filled slot under its key if the present entry meets the condition `when`, else
-    /// frees the slot. On `Stalled`, the caller keeps the slot.
+    /// frees the slot and returns false. On `Stalled`, the caller keeps the slot.
     pub fn insert(
         &mut self,
         hash: KeyHash,
         slot: OwnedSlot,
-        when: When,
+        when: When<'_>,
         now: Seconds,
-    ) -> Result<(), (Stalled, OwnedSlot)> {
+    ) -> Result<bool, (Stalled, OwnedSlot)> {
         let placement = self.state.placement;
         let key = self.shard.key_of(&slot);
         let found = find(&self.main, &placement, hash, key);
         if when != When::Always
-            && let Some(there) = found.map(|found| found.slot)
-            && !is_expired(there.expires(), now)
-            // `None` is less than any version.
-            && (when == When::Absent || there.version() >= self.shard.version_of(&slot))
+            && when.refuses(found.map(|found| found.slot), self.shard.version_of(&slot), now)
         {
             self.main.free(slot);
             self.state.counts.refused += 1;
-            return Ok(());
+            return Ok(false);
         }
         let found = found.map(|found| (found.bucket, found.way));
         let charge = self.main.charge(slot.class());
@@ -162,16 +150,26 @@ impl Engine<'_> {
             }
         }
         self.maintain();
-        Ok(())
+        Ok(true)
     }
 
-    /// Removes an entry; `Ok(false)` if there is none.
-    pub fn remove(&mut self, hash: KeyHash, key: &[u8]) -> Result<bool, Stalled> {
+    /// Removes an entry that meets the condition `when`; `Ok(false)` if there is none.
+    pub fn remove(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        when: When<'_>,
+        now: Seconds,
+    ) -> Result<bool, Stalled> {
         self.main.reserve(2)?;
-        let found = find(&self.main, &self.state.placement, hash, key);
-        let Some((bucket, way)) = found.map(|found| (found.bucket, found.way)) else {
+        let Some(found) = find(&self.main, &self.state.placement, hash, key) else {
             return Ok(false);
         };
+        if when.refuses(Some(found.slot), None, now) {
+            self.state.counts.refused += 1;
+            return Ok(false);
+        }
+        let (bucket, way) = (found.bucket, found.way);
         self.take_out(bucket, way);
         self.state.counts.removed += 1;
         Ok(true)

@@ -26,6 +26,7 @@
 //!
 //! Bounds: the budget; [`LOADS_MAX`] loads in flight.
 
+mod change;
 mod loading;
 
 use std::borrow::Borrow;
@@ -44,6 +45,8 @@ use crate::reader_pool::ReaderPool;
 use crate::save::{self, Loaded, SaveError};
 use crate::time::{Seconds, Ttl};
 use loading::Landed;
+
+pub use change::Change;
 
 /// Keys that can be loaded at once, at most. Further ones are loaded by each caller that misses,
 /// and not stored.

@@ -539,13 +539,28 @@ fn find_in_main<'a>(
     hash: KeyHash,
     key: &[u8],
 ) -> Result<Option<Found<'a>>, Moving> {
-    for _ in 0..SEARCHES_MAX {
+    let before = main.moves();
+    let found = find(main, placement, hash, key);
+    if found.is_some() || main.is_unmoved(before) {
+        return Ok(found);
+    }
+    find_what_moves(main, placement, hash, key)
+}
+
+#[cold]
+fn find_what_moves<'a>(
+    main: MainView<'a>,
+    placement: &Placement,
+    hash: KeyHash,
+    key: &[u8],
+) -> Result<Option<Found<'a>>, Moving> {
+    for _ in 1..SEARCHES_MAX {
+        std::hint::spin_loop();
         let before = main.moves();
         let found = find(main, placement, hash, key);
         if found.is_some() || main.is_unmoved(before) {
             return Ok(found);
         }
-        std::hint::spin_loop();
     }
     Err(Moving)
 }

@@ -47,7 +47,7 @@ use crate::cache::Cache;
 use crate::error::Error;
 use crate::evicted::Batch;
 use crate::reader::Reader;
-use crate::time::Seconds;
+use crate::time::{Seconds, Ttl};
 use crate::writer::Writer;
 
 /// How long a stalled write waits for the reads that stall it. Their threads may have been
@@ -95,7 +95,11 @@ static ARRIVED: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static THREAD_STATE: ThreadState =
-        const { ThreadState { pair: Cell::new(usize::MAX), reads: Cell::new(0), writes: Cell::new(0) } };
+        const { ThreadState {
+            pair: Cell::new(usize::MAX),
+            reads: Cell::new(0),
+            writes: Cell::new(0),
+        } };
 }
 
 /// A read or a write in progress on this thread.
@@ -208,8 +212,8 @@ impl ReaderPool {
         now: Seconds,
         with: impl FnOnce(Option<&[u8]>) -> R,
     ) -> R {
-        let copy = self.cache.read_at_main(key, now, <[u8]>::to_vec).ok().flatten();
-        with(copy.as_deref())
+        let copy = self.cache.read_at_main(key, now, |entry| entry.value().to_vec());
+        with(copy.ok().flatten().as_deref())
     }
 
     /// The reader of this thread, or another that is free.
@@ -275,12 +279,21 @@ impl ReaderPool {
         &self,
         operate: impl FnMut(&mut Writer) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        self.write_then(operate, |_| {})
+    }
+
+    /// As [`ReaderPool::write`]; calls `then` with the writer when all is published.
+    fn write_then(
+        &self,
+        operate: impl FnMut(&mut Writer) -> Result<(), Error>,
+        then: impl FnOnce(&mut Writer),
+    ) -> Result<(), Error> {
         let (written, evicted) = {
             let _writing = Busy::with(|state| &state.writes);
             match self.writer() {
-                Some(mut writer) => self.write_with(&mut writer, operate),
+                Some(mut writer) => self.write_with(&mut writer, operate, then),
                 // A write within a write.
-                None => self.write_with(&mut self.cache.writer_in_lock(), operate),
+                None => self.write_with(&mut self.cache.writer_in_lock(), operate, then),
             }
         };
         // The cache's listener may write: all is done, and no lock is held.
@@ -288,10 +301,28 @@ impl ReaderPool {
         written
     }
 
+    /// Stores a value under a key, or removes it, on condition that its value is `there`; see
+    /// [`Writer::change`]. False if it is not.
+    pub fn change(
+        &self,
+        key: &[u8],
+        there: Option<&[u8]>,
+        value: Option<(&[u8], Ttl)>,
+        now: Seconds,
+    ) -> Result<bool, Error> {
+        let mut is_applied = true;
+        self.write_then(
+            |writer| writer.change(key, there.map(Box::from), value, now),
+            |writer| is_applied = !writer.was_refused(key),
+        )?;
+        Ok(is_applied)
+    }
+
     fn write_with(
         &self,
         writer: &mut Writer,
         mut operate: impl FnMut(&mut Writer) -> Result<(), Error>,
+        then: impl FnOnce(&mut Writer),
     ) -> (Result<(), Error>, Batch) {
         let mut is_queued = false;
         let written = self.retry(|| {
@@ -301,7 +332,9 @@ impl ReaderPool {
             }
             writer.publish()
         });
-        if written.is_err() {
+        if written.is_ok() {
+            then(writer);
+        } else {
             // The old writer applies or drops its queue (invariant 2).
             *writer = self.cache.writer_in_lock();
         }

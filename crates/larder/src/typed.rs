@@ -49,6 +49,7 @@ use parking_lot::Mutex;
 
 use crate::build::Builder;
 use crate::cache::Cache;
+use crate::entry::Entry;
 use crate::error::Error;
 use crate::evicted::Batch;
 use crate::reader::Reader;
@@ -260,7 +261,7 @@ impl<T: Send + Sync> Inner<T> {
                 let hand = names.hand;
                 names.hand = (hand + 1) % self.slab.cells();
                 let Some(Name { key, id }) = &names.cells[hand] else { continue };
-                if self.cache.read_at_main(key, now, SlabId::from_bytes)? != Some(Some(*id)) {
+                if self.cache.read_at_main(key, now, id_in)? != Some(Some(*id)) {
                     self.slab.retire(*id);
                     names.cells[hand] = None;
                 }
@@ -281,7 +282,7 @@ impl<T: Send + Sync> Inner<T> {
 
     fn id_of(&self, key: &[u8], now: Seconds) -> Option<SlabId> {
         // A poisoned cache reports that on a write.
-        self.cache.read_at_main(key, now, SlabId::from_bytes).ok()??
+        self.cache.read_at_main(key, now, id_in).ok()??
     }
 
     /// Writes and publishes at once. On an error nothing of it is applied later. The caller reports
@@ -297,6 +298,11 @@ impl<T: Send + Sync> Inner<T> {
         }
         (written.map(drop), writer.take_evicted())
     }
+}
+
+/// The id that an entry's value is.
+fn id_in(entry: Entry<'_>) -> Option<SlabId> {
+    SlabId::from_bytes(entry.value())
 }
 
 impl<T: Send + Sync> TypedReader<T> {

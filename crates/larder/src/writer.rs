@@ -15,8 +15,7 @@ use std::sync::Arc;
 
 use larder_mem::VERSION_BYTES;
 
-use self::queue::{Act, ShardQueue};
-use crate::engine::When;
+use self::queue::{Act, Condition, ShardQueue};
 use crate::error::Error;
 use crate::evicted::Batch;
 use crate::hash::KeyHash;
@@ -121,13 +120,13 @@ impl Writer {
         ttl: Ttl,
         now: Seconds,
     ) -> Result<(), Error> {
-        self.insert_when(When::Always, hash, key, value, ttl, now)
+        self.insert_when(Condition::Always, hash, key, value, ttl, now)
     }
 
     #[inline]
     fn insert_when(
         &mut self,
-        when: When,
+        condition: Condition,
         hash: KeyHash,
         key: &[u8],
         value: &[u8],
@@ -138,7 +137,7 @@ impl Writer {
         queue.home(shared).prefetch_bucket(shared.placement.home(hash));
         let stored = queue.slot_for(shared, key, value.len(), 0).and_then(|mut slot| {
             queue.home(shared).fill(&mut slot, key, value, ttl.expires(now));
-            queue.enqueue(shared, hash, slot, when, now)
+            queue.enqueue(shared, hash, slot, condition, now)
         });
         queue.report(shared);
         stored
@@ -155,7 +154,7 @@ impl Writer {
         now: Seconds,
     ) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
-        self.insert_when(When::Absent, hash, key, value, ttl, now)
+        self.insert_when(Condition::Absent, hash, key, value, ttl, now)
     }
 
     /// Stores a value and its version, unless an entry of the same or a greater version is under
@@ -181,7 +180,7 @@ impl Writer {
                 let shard = queue.home(shared);
                 shard.build(&mut slot, key, value.len()).copy_from_slice(value);
                 shard.finish(&mut slot, key.len(), value.len(), ttl.expires(now), Some(version));
-                queue.enqueue(shared, hash, slot, When::Newer, now)
+                queue.enqueue(shared, hash, slot, Condition::Newer, now)
             });
         queue.report(shared);
         stored
@@ -210,9 +209,37 @@ impl Writer {
     pub fn remove(&mut self, key: &[u8]) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
         let (shared, queue) = self.parts(hash);
-        let queued = queue.enqueue_key(shared, hash, key, Act::Remove, 0);
+        let queued = queue.enqueue_key(shared, hash, key, Act::Remove(Condition::Always), 0);
         queue.report(shared);
         queued
+    }
+
+    /// Stores a value, or removes the entry if that is `None`, on condition that the live entry under
+    /// the key has the value `there` when the operation is applied, or that there is none. The
+    /// writer's queue must be empty. Publish, then [`Writer::was_refused`] tells whether it was
+    /// applied.
+    pub(crate) fn change(
+        &mut self,
+        key: &[u8],
+        there: Option<Box<[u8]>>,
+        value: Option<(&[u8], Ttl)>,
+        now: Seconds,
+    ) -> Result<(), Error> {
+        let hash = self.shared.hasher.hash(key);
+        self.parts(hash).1.want(there);
+        if let Some((value, ttl)) = value {
+            return self.insert_when(Condition::Equal, hash, key, value, ttl, now);
+        }
+        let (shared, queue) = self.parts(hash);
+        let queued = queue.enqueue_key(shared, hash, key, Act::Remove(Condition::Equal), now.0);
+        queue.report(shared);
+        queued
+    }
+
+    /// True if the last operation on the key's shard was refused by its condition.
+    pub(crate) fn was_refused(&mut self, key: &[u8]) -> bool {
+        let hash = self.shared.hasher.hash(key);
+        self.parts(hash).1.is_refused()
     }
 
     /// Sets an entry's expiry to `ttl` from `now`, if there is one. Readers see it once applied.

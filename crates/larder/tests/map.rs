@@ -5,13 +5,10 @@
 mod cases;
 
 use std::collections::HashMap;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
-use std::task::{Context, Poll, Waker};
 
-use larder::{Cache, Clock, Error, IndexMode, Map, Policy, Seconds, Ttl};
+use larder::{Cache, Change, Clock, Error, IndexMode, Map, Policy, Seconds, Ttl};
 use proptest::prelude::*;
 
 const MODES: [IndexMode; 2] = [IndexMode::Replicated, IndexMode::Shared];
@@ -30,6 +27,9 @@ enum Step {
     Get(usize),
     GetMany(Vec<usize>),
     Load(usize, Vec<u8>),
+    Replace(usize, Vec<u8>),
+    Take(usize),
+    Append(usize, u8),
     Pass(u32),
     Clear,
 }
@@ -43,7 +43,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => key.clone().prop_map(Step::Remove),
         6 => key.clone().prop_map(Step::Get),
         2 => prop::collection::vec(key.clone(), 0..80).prop_map(Step::GetMany),
-        3 => (key, value()).prop_map(|(k, v)| Step::Load(k, v)),
+        3 => (key.clone(), value()).prop_map(|(k, v)| Step::Load(k, v)),
+        2 => (key.clone(), value()).prop_map(|(k, v)| Step::Replace(k, v)),
+        1 => key.clone().prop_map(Step::Take),
+        2 => (key, any::<u8>()).prop_map(|(k, byte)| Step::Append(k, byte)),
         2 => (1u32..3).prop_map(Step::Pass),
         1 => Just(Step::Clear),
     ];
@@ -60,6 +63,38 @@ fn key_of(number: usize) -> Vec<u8> {
     key
 }
 
+type Model = HashMap<Vec<u8>, (Vec<u8>, u32)>;
+
+/// A step that depends on the value that is there.
+fn step_of_change(
+    map: &Map<[u8], Vec<u8>>,
+    model: &mut Model,
+    step: Step,
+) -> Result<(), TestCaseError> {
+    match step {
+        Step::Replace(number, value) => {
+            let there = model.insert(key_of(number), (value.clone(), u32::MAX));
+            let replaced = map.replace(&*key_of(number), value).unwrap();
+            prop_assert_eq!(replaced, there.map(|(value, _)| value));
+        }
+        Step::Take(number) => {
+            let there = model.remove(&key_of(number)).map(|(value, _)| value);
+            prop_assert_eq!(map.take(&*key_of(number)).unwrap(), there);
+        }
+        Step::Append(number, byte) => {
+            let there = model.entry(key_of(number)).or_insert((vec![], u32::MAX));
+            let appended = |value: Option<&Vec<u8>>| {
+                Change::Update([value.map_or(&[][..], |value| value), &[byte]].concat())
+            };
+            let old = map.compute(&*key_of(number), appended).unwrap();
+            prop_assert_eq!(old.unwrap_or_default(), there.0.clone());
+            there.0.push(byte);
+        }
+        other => unreachable!("{other:?} changes nothing"),
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(cases::cases(60))]
 
@@ -68,7 +103,7 @@ proptest! {
     #[test]
     fn agrees_with_an_obvious_map(steps in steps(), mode in 0..2usize) {
         let (map, clock) = manual(MODES[mode], 4 << 20, 2);
-        let mut model: HashMap<Vec<u8>, (Vec<u8>, u32)> = HashMap::new();
+        let mut model = Model::new();
         let mut now = 1;
         for step in steps {
             model.retain(|_, (_, end)| *end > now);
@@ -113,6 +148,7 @@ proptest! {
                     model.clear();
                     prop_assert!(map.is_empty().unwrap());
                 }
+                change => step_of_change(&map, &mut model, change)?,
             }
         }
         model.retain(|_, (_, end)| *end > now);
@@ -503,35 +539,4 @@ fn a_new_map_has_a_hash_of_its_own() {
     let builder = || Cache::builder().budget(1 << 20).readers_max(1);
     assert_ne!(built(builder().random_seed()), built(builder().random_seed()));
     assert_eq!(built(builder()), built(builder()), "unless it is asked for");
-}
-
-/// An error of a load reaches every task that waits with the same type of error, and is not stored:
-/// a task with another type of error loads by itself, and so does the next caller.
-#[test]
-fn who_waits_gets_the_error() {
-    let (map, _) = manual(IndexMode::Shared, 1 << 20, 2);
-    let is_over = AtomicBool::new(false);
-    let until_over = |_: &mut Context<'_>| match is_over.load(Ordering::Relaxed) {
-        true => Poll::Ready(()),
-        false => Poll::Pending,
-    };
-    let fails = async |error: &'static str| {
-        poll_fn(until_over).await;
-        Err::<Vec<u8>, _>(error)
-    };
-    let mut first = pin!(map.try_get_or_insert_async(&b"k"[..], fails("first")));
-    let mut second = pin!(map.try_get_or_insert_async(&b"k"[..], fails("second")));
-    let mut other = pin!(map.try_get_or_insert_async(&b"k"[..], async { Err::<_, u8>(7) }));
-    let mut context = Context::from_waker(Waker::noop());
-    assert!(first.as_mut().poll(&mut context).is_pending());
-    assert!(second.as_mut().poll(&mut context).is_pending());
-    assert!(other.as_mut().poll(&mut context).is_pending());
-    is_over.store(true, Ordering::Relaxed);
-    let Poll::Ready(Err(first)) = first.poll(&mut context) else { panic!("its load has failed") };
-    let Poll::Ready(Err(second)) = second.poll(&mut context) else { panic!("so has this") };
-    assert!(*first == "first" && Arc::ptr_eq(&first, &second));
-    assert_eq!(other.poll(&mut context), Poll::Ready(Err(Arc::new(7))));
-    assert!(!map.contains(&b"k"[..]));
-    let loaded = map.try_get_or_insert_with(&b"k"[..], || Ok::<_, u8>(vec![3]));
-    assert_eq!((loaded, map.get(&b"k"[..])), (Ok(vec![3]), Some(vec![3])));
 }

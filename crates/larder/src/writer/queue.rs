@@ -12,7 +12,8 @@ use std::collections::VecDeque;
 use larder_mem::{Guard, HEADER_BYTES, LogPosition as ShardPosition, OwnedSlot, Shard, Stalled};
 
 use super::Build;
-use crate::engine::{Engine, State, When};
+use crate::condition::When;
+use crate::engine::{Engine, State};
 use crate::error::Error;
 use crate::evicted::Batch;
 use crate::hash::KeyHash;
@@ -49,11 +50,21 @@ struct Operation {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Act {
-    Insert(When),
+    Insert(Condition),
     /// Its key is the next in [`ShardQueue::keys`].
-    Remove,
+    Remove(Condition),
     /// As for `Remove`.
     Touch,
+}
+
+/// A [`When`] without its argument, which would make each operation longer.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Condition {
+    Always,
+    Absent,
+    Newer,
+    /// The entry has the value [`ShardQueue::wanted_value`], or there is none.
+    Equal,
 }
 
 /// A writer's own state for one shard. Its methods take the shared state as an argument, so that no
@@ -71,6 +82,11 @@ pub(super) struct ShardQueue {
     spare: Box<[Vec<OwnedSlot>]>,
     /// Classes whose spare slots were used; more are taken when the lock is held anyway.
     wanted: Wanted,
+    /// The value that the queued operation with the condition `Equal` wants to find. There is at
+    /// most one: the queue is empty when it is queued, and it is published at once.
+    wanted_value: Option<Box<[u8]>>,
+    /// Whether the last operation with a condition was refused.
+    is_refused: bool,
     /// Evictions by our operations that are not reported yet.
     pub(super) evicted: Batch,
     /// Whether operations report evictions; otherwise the owner does (`Writer::take_evicted`).
@@ -87,8 +103,30 @@ impl ShardQueue {
             queue_bytes: 0,
             spare: (0..classes).map(|_| Vec::new()).collect(),
             wanted: Wanted::default(),
+            wanted_value: None,
+            is_refused: false,
             evicted: Batch::default(),
             reports,
+        }
+    }
+
+    /// Sets the value that the next operation with the condition `Equal` wants to find.
+    pub(super) fn want(&mut self, value: Option<Box<[u8]>>) {
+        debug_assert!(self.operations.is_empty(), "one such operation at a time");
+        self.wanted_value = value;
+    }
+
+    /// True if the last applied operation was refused by its condition, or found nothing to remove.
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    fn when(&self, condition: Condition) -> When<'_> {
+        match condition {
+            Condition::Always => When::Always,
+            Condition::Absent => When::Absent,
+            Condition::Newer => When::Newer,
+            Condition::Equal => self.wanted_value.as_deref().map_or(When::Absent, When::Equal),
         }
     }
 
@@ -199,7 +237,7 @@ impl ShardQueue {
             shard.finish(slot, key.len(), len, expires, None);
         }
         match held.slot.take() {
-            Some(slot) => held.queue.enqueue(shared, hash, slot, When::Always, now),
+            Some(slot) => held.queue.enqueue(shared, hash, slot, Condition::Always, now),
             None => Ok(()),
         }
     }
@@ -211,11 +249,11 @@ impl ShardQueue {
         shared: &Shared,
         hash: KeyHash,
         slot: OwnedSlot,
-        when: When,
+        condition: Condition,
         now: Seconds,
     ) -> Result<(), Error> {
         self.queue_bytes += self.home(shared).classes().size(slot.class());
-        let act = Act::Insert(when);
+        let act = Act::Insert(condition);
         self.operations.push_back(Operation { hash, slot: Some(slot), at: now.0, act });
         self.flush_if_due(shared)
     }
@@ -327,10 +365,11 @@ impl ShardQueue {
         let Operation { hash, slot, at, act } = operation;
         let refused =
             |stalled: Stalled, slot| Err((Error::from(stalled), Operation { hash, slot, at, act }));
-        if let (Act::Insert(when), Some(slot)) = (act, slot) {
+        if let (Act::Insert(condition), Some(slot)) = (act, slot) {
             let bytes = engine.shard.classes().size(slot.class());
-            if let Err((stalled, slot)) = engine.insert(hash, slot, when, Seconds(at)) {
-                return refused(stalled, Some(slot));
+            match engine.insert(hash, slot, self.when(condition), Seconds(at)) {
+                Ok(is_stored) => self.is_refused = !is_stored,
+                Err((stalled, slot)) => return refused(stalled, Some(slot)),
             }
             self.queue_bytes -= bytes;
             return Ok(());
@@ -338,9 +377,10 @@ impl ShardQueue {
         let key = self.keys.front().expect("every operation without a slot has a key");
         match act {
             Act::Touch => _ = engine.touch(hash, key, at),
-            _ => {
-                if let Err(stalled) = engine.remove(hash, key) {
-                    return refused(stalled, None);
+            Act::Insert(condition) | Act::Remove(condition) => {
+                match engine.remove(hash, key, self.when(condition), Seconds(at)) {
+                    Ok(is_removed) => self.is_refused = !is_removed,
+                    Err(stalled) => return refused(stalled, None),
                 }
             }
         }

@@ -1,0 +1,32 @@
+//! Conditions of operations, decided by main under the lock of the key's shard.
+
+use larder_mem::Slot;
+
+use crate::time::{Seconds, is_expired};
+
+/// The condition of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When<'a> {
+    Always,
+    /// No entry is under the key, or it has expired.
+    Absent,
+    /// As `Absent`; also if the entry's version is lower, or it has none.
+    Newer,
+    /// An entry is under the key that has not expired, and has this value.
+    Equal(&'a [u8]),
+}
+
+impl When<'_> {
+    /// True if an operation on the entry that is there, if any, must not be applied.
+    #[inline]
+    pub fn refuses(self, there: Option<Slot<'_>>, version: Option<u64>, now: Seconds) -> bool {
+        let there = there.filter(|there| !is_expired(there.expires(), now));
+        match self {
+            When::Always => false,
+            When::Absent => there.is_some(),
+            // `None` is less than any version.
+            When::Newer => there.is_some_and(|there| there.version() >= version),
+            When::Equal(value) => there.is_none_or(|there| there.value() != value),
+        }
+    }
+}

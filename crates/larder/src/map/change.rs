@@ -1,0 +1,153 @@
+//! Changes of a map that depend on the value that is there.
+//!
+//! ```text
+//! copy the value -> decide (the caller's code, without any lock) -> write, if the value is still the same
+//!        ^----------------------------------------------------------- else
+//! ```
+//!
+//! The comparison is of bytes, under the lock of the key's shard. That a value was replaced by an
+//! equal one in between makes no difference to the result. One of several threads that change a key
+//! always succeeds, so together they never stand still.
+
+use std::borrow::Borrow;
+
+use super::{Inner, Map};
+use crate::codec::{Key, Value, with_engine_key};
+use crate::error::Error;
+use crate::time::{Seconds, Ttl};
+
+/// What [`Map::compute`] does with a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change<V> {
+    /// Nothing.
+    Keep,
+    /// Stores a value for at most a time from now.
+    Insert(V, Ttl),
+    /// Stores a value that expires when the present one would; without one, never.
+    Update(V),
+    /// Removes the value.
+    Remove,
+}
+
+/// An entry as a change found it.
+struct Found {
+    stored: Box<[u8]>,
+    expires: Option<Seconds>,
+}
+
+impl<K: Key + ?Sized, V: Value> Map<K, V> {
+    /// Calls `change` with the value of a key, if there is one, and does what it returns, as one
+    /// step: if another write of the key comes between, calls `change` again with the newer value.
+    /// Returns the value that was there. `change` runs without a lock. It must not write the same
+    /// key, which would make it run again, every time.
+    ///
+    /// ```
+    /// use larder::{Change, Map, Ttl};
+    ///
+    /// let requests: Map<str, u32> = Map::new(1 << 20)?;
+    /// // At most 100 in a minute: the minute begins with the first one.
+    /// let count = |count: Option<&u32>| match count {
+    ///     None => Change::Insert(1, Ttl::seconds(60)),
+    ///     Some(100) => Change::Keep,
+    ///     Some(count) => Change::Update(count + 1),
+    /// };
+    /// assert_eq!(requests.compute("192.0.2.1", count)?, None);
+    /// assert_eq!(requests.compute("192.0.2.1", count)?, Some(1));
+    /// # Ok::<(), larder::Error>(())
+    /// ```
+    pub fn compute<Q: Key + ?Sized>(
+        &self,
+        key: &Q,
+        mut change: impl FnMut(Option<&V>) -> Change<V>,
+    ) -> Result<Option<V>, Error>
+    where
+        K: Borrow<Q>,
+    {
+        key.with_key(|key| {
+            loop {
+                let (found, there) = self.inner.find(key);
+                let changed = change(there.as_ref());
+                if self.inner.apply(key, found, &changed)? {
+                    return Ok(there);
+                }
+            }
+        })
+    }
+
+    /// As [`Map::insert`], and returns the value that was there.
+    pub fn replace<Q: Key + ?Sized>(&self, key: &Q, value: V) -> Result<Option<V>, Error>
+    where
+        K: Borrow<Q>,
+    {
+        self.exchange(key, &Change::Insert(value, Ttl::FOREVER))
+    }
+
+    /// As [`Map::remove`], and returns the value that was there.
+    pub fn take<Q: Key + ?Sized>(&self, key: &Q) -> Result<Option<V>, Error>
+    where
+        K: Borrow<Q>,
+    {
+        self.exchange(key, &Change::Remove)
+    }
+
+    fn exchange<Q: Key + ?Sized>(&self, key: &Q, change: &Change<V>) -> Result<Option<V>, Error>
+    where
+        K: Borrow<Q>,
+    {
+        key.with_key(|key| {
+            loop {
+                let (found, there) = self.inner.find(key);
+                if self.inner.apply(key, found, change)? {
+                    return Ok(there);
+                }
+            }
+        })
+    }
+}
+
+impl Inner {
+    /// The entry under the engine's key, and its value if it is one of this key and type.
+    fn find<V: Value>(&self, key: &[u8]) -> (Option<Found>, Option<V>) {
+        with_engine_key(key, |engine_key, rest| {
+            let copied = self.pool.cache().read_at_main(engine_key, self.clock.now(), |entry| {
+                Found { stored: entry.value().into(), expires: entry.expires() }
+            });
+            // A poisoned cache reports that on the write.
+            let found = copied.ok().flatten();
+            let value = found.as_ref().and_then(|found| rest.value_in(&found.stored));
+            let value = value.and_then(V::from_value);
+            (found, value)
+        })
+    }
+
+    /// Does a change if the entry under the key is still the one that was found; false if not.
+    fn apply<V: Value>(
+        &self,
+        key: &[u8],
+        found: Option<Found>,
+        change: &Change<V>,
+    ) -> Result<bool, Error> {
+        let now = self.clock.now();
+        let there = found.as_ref().map(|found| &*found.stored);
+        let (value, ttl) = match change {
+            Change::Keep => return Ok(true),
+            Change::Remove if there.is_none() => return Ok(true),
+            Change::Remove => (None, Ttl::FOREVER),
+            Change::Insert(value, ttl) => (Some(value), *ttl),
+            Change::Update(value) => {
+                let expires = found.as_ref().and_then(|found| found.expires);
+                let ttl = |end: Seconds| Ttl::seconds(end.0.saturating_sub(now.0));
+                (Some(value), expires.map_or(Ttl::FOREVER, ttl))
+            }
+        };
+        self.flight.supersede(key);
+        with_engine_key(key, |engine_key, rest| match value {
+            None => self.pool.change(engine_key, there, None, now),
+            Some(value) => value.with_value(|value| {
+                rest.with_stored(value, |stored| {
+                    self.pool.change(engine_key, there, Some((stored, ttl)), now)
+                })
+            }),
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! What a map does in one step: changes that depend on the value that is there, and the errors of
+//! loads.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use larder::{Cache, Change, Clock, Error, IndexMode, Map, Seconds, Ttl};
+
+fn manual(budget: u64) -> (Map<[u8], Vec<u8>>, Clock) {
+    let clock = Clock::manual(Seconds(1));
+    let builder = Map::<[u8], Vec<u8>>::builder().budget(budget).readers_max(2);
+    (Map::build(builder, clock.clone()).unwrap(), clock)
+}
+
+/// An error of a load reaches every task that waits with the same type of error, and is not stored:
+/// a task with another type of error loads by itself, and so does the next caller.
+#[test]
+fn who_waits_gets_the_error() {
+    let (map, _) = manual(1 << 20);
+    let is_over = AtomicBool::new(false);
+    let until_over = |_: &mut Context<'_>| match is_over.load(Ordering::Relaxed) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    };
+    let fails = async |error: &'static str| {
+        poll_fn(until_over).await;
+        Err::<Vec<u8>, _>(error)
+    };
+    let mut first = pin!(map.try_get_or_insert_async(&b"k"[..], fails("first")));
+    let mut second = pin!(map.try_get_or_insert_async(&b"k"[..], fails("second")));
+    let mut other = pin!(map.try_get_or_insert_async(&b"k"[..], async { Err::<_, u8>(7) }));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    assert!(other.as_mut().poll(&mut context).is_pending());
+    is_over.store(true, Ordering::Relaxed);
+    let Poll::Ready(Err(first)) = first.poll(&mut context) else { panic!("its load has failed") };
+    let Poll::Ready(Err(second)) = second.poll(&mut context) else { panic!("so has this") };
+    assert!(*first == "first" && Arc::ptr_eq(&first, &second));
+    assert_eq!(other.poll(&mut context), Poll::Ready(Err(Arc::new(7))));
+    assert!(!map.contains(&b"k"[..]));
+    let loaded = map.try_get_or_insert_with(&b"k"[..], || Ok::<_, u8>(vec![3]));
+    assert_eq!((loaded, map.get(&b"k"[..])), (Ok(vec![3]), Some(vec![3])));
+}
+
+/// No change is lost, whichever threads change a key at once, and nothing is taken twice.
+#[test]
+fn changes_are_single_steps() {
+    for mode in [IndexMode::Replicated, IndexMode::Shared] {
+        let builder = Cache::builder().index_mode(mode).budget(2 << 20).readers_max(2);
+        let map: Map<str, u64> = Map::build(builder, Clock::manual(Seconds(1))).unwrap();
+        let taken = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for step in 0..4000 {
+                        let more = |count: Option<&u64>| match count {
+                            Some(count) => Change::Update(count + 1),
+                            None => Change::Insert(1, Ttl::FOREVER),
+                        };
+                        map.compute("all", more).unwrap();
+                        map.compute("taken", more).unwrap();
+                        if step % 7 == 0 {
+                            let count = map.take("taken").unwrap().unwrap_or(0);
+                            taken.fetch_add(count, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(map.get("all"), Some(12_000), "{mode:?}");
+        let left = map.take("taken").unwrap().unwrap_or(0);
+        assert_eq!(taken.into_inner() + left, 12_000, "{mode:?}");
+        map.cache().validate().unwrap();
+    }
+}
+
+/// A change sees what another write left meanwhile. It keeps an entry's expiry, or sets one; a
+/// value that is too large changes nothing.
+#[test]
+fn changes_see_the_latest() {
+    let (map, clock) = manual(1 << 20);
+    let mut seen = Vec::new();
+    let old = map.compute(&b"k"[..], |there| {
+        seen.push(there.cloned());
+        if seen.len() == 1 {
+            map.insert_ttl(&b"k"[..], vec![1], Ttl::seconds(5)).unwrap();
+        }
+        Change::Update(vec![2])
+    });
+    assert_eq!((old.unwrap(), seen), (Some(vec![1]), vec![None, Some(vec![1])]));
+    clock.set(Seconds(5));
+    assert_eq!(map.get(&b"k"[..]), Some(vec![2]));
+    clock.set(Seconds(6));
+    assert_eq!(map.compute(&b"k"[..], |_| Change::Keep).unwrap(), None, "it has expired");
+    map.compute(&b"k"[..], |_| Change::Insert(vec![3], Ttl::seconds(2))).unwrap();
+    let refused = map.compute(&b"k"[..], |_| Change::Update(vec![0; 40_000]));
+    assert!(matches!(refused, Err(Error::ValueTooLarge { .. })), "{refused:?}");
+    assert_eq!(map.replace(&b"k"[..], vec![4]).unwrap(), Some(vec![3]));
+    clock.set(Seconds(100));
+    assert_eq!(map.take(&b"k"[..]).unwrap(), Some(vec![4]), "a replaced value never expires");
+    assert_eq!(map.compute(&b"k"[..], |_| Change::Remove).unwrap(), None);
+}
