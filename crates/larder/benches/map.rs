@@ -24,6 +24,12 @@ fn keys(entries: u64) -> impl Iterator<Item = u64> {
     (0..entries).map(move |i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % entries)
 }
 
+fn map_for(entries: u64) -> Map<u64, [u8; VALUE_BYTES]> {
+    let builder = Map::<u64, [u8; VALUE_BYTES]>::builder().readers_max(2);
+    let builder = builder.budget((entries * 160).max(2 << 20));
+    Map::build(builder, Clock::system()).expect("a budget of some MiB")
+}
+
 fn main() {
     let mut arguments = std::env::args().skip(1).filter_map(|text| text.parse::<u64>().ok());
     let entries = arguments.next().unwrap_or(1_000);
@@ -34,10 +40,7 @@ fn main() {
 
     let cache = builder.clone().build().expect("a budget of some MiB");
     let (mut writer, mut reader) = (cache.writer(), cache.reader().expect("the first of two"));
-    let map_builder = Map::<u64, [u8; VALUE_BYTES]>::builder().readers_max(2);
-    let map_builder = map_builder.budget((entries * 160).max(2 << 20));
-    let map: Map<u64, [u8; VALUE_BYTES]> =
-        Map::build(map_builder, Clock::system()).expect("a budget of some MiB");
+    let map = map_for(entries);
     let names = [
         "reader get, one's own",
         "map get",

@@ -339,10 +339,13 @@ pub(crate) fn is_engine_key(bytes: &[u8]) -> bool {
 
 /// Converts a key to the engine's key and to the bytes in front of its value. There are such bytes
 /// only if the key is empty or longer than 254 bytes.
+#[inline]
 pub(crate) fn with_engine_key<R>(bytes: &[u8], with: impl FnOnce(&[u8], Rest<'_>) -> R) -> R {
-    if is_engine_key(bytes) {
-        return with(bytes, Rest(None));
-    }
+    if is_engine_key(bytes) { with(bytes, Rest(None)) } else { with_key_of_digest(bytes, with) }
+}
+
+#[cold]
+fn with_key_of_digest<R>(bytes: &[u8], with: impl FnOnce(&[u8], Rest<'_>) -> R) -> R {
     let (head, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES));
     let mut key = [0; KEY_BYTES_MAX];
     key[..head.len()].copy_from_slice(head);

@@ -240,6 +240,17 @@ pub(crate) fn find<'a, L: Lines<'a>>(
     hash: KeyHash,
     key: &[u8],
 ) -> Option<Found<'a>> {
+    find_here(lines, placement, hash, key)
+}
+
+/// As [`find`], where a call would be too much.
+#[inline(always)]
+pub(crate) fn find_here<'a, L: Lines<'a>>(
+    lines: L,
+    placement: &Placement,
+    hash: KeyHash,
+    key: &[u8],
+) -> Option<Found<'a>> {
     let tag_word = placement.tag_word(hash);
     let home = placement.home(hash);
     let probe = lines.probe(home, tag_word);

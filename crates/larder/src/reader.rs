@@ -19,7 +19,7 @@ use crate::entry::{Entry, Lease};
 use crate::error::Error;
 use crate::feedback::{Feedback, Report, mark_at};
 use crate::hash::KeyHash;
-use crate::index::{Found, Placement, find, stage, stage_second};
+use crate::index::{Found, Placement, find, find_here, stage, stage_second};
 use crate::per_shard::PerShard;
 use crate::position::LogPosition;
 use crate::shared::{OwnLookups, Shared, with_engine};
@@ -77,13 +77,14 @@ impl ShardReader {
     /// in, else if it is drawn, until the buffer is full. Writes only to this reader's own cache lines.
     #[inline(always)]
     fn note(&self, epoch_shift: u32, bucket: usize, way: usize, tag: u16) {
-        if self.feedback.is_full() {
+        let view = self.reader.view();
+        if matches!(view, View::Main(_)) && !self.feedback.is_drawn() || self.feedback.is_full() {
             return;
         }
         let seen = self.reader.position().records();
-        let is_news = match self.reader.view() {
+        let is_news = match view {
             View::Copy(copy) => copy.mark(bucket, way, mark_at(seen, epoch_shift)),
-            View::Main(_) => self.feedback.is_drawn(),
+            View::Main(_) => true,
         };
         if is_news {
             self.feedback.note(Report { bucket: bucket as u32, tag, way: way as u8, seen });
@@ -218,13 +219,14 @@ impl Reader {
     /// As [`Reader::get`], for a key that is already hashed.
     #[inline]
     pub fn get_hashed(&self, hash: KeyHash, key: &[u8], now: Seconds) -> Option<Entry<'_>> {
-        let found = self.find(hash, key)?;
+        let shard = self.shard(hash);
+        let found = self.find(shard, hash, key)?;
         if is_expired(found.slot.expires(), now) {
             bump(&self.lookups.misses);
             bump(&self.lookups.expired_misses);
             return None;
         }
-        Some(self.hit(hash, found))
+        Some(self.hit(shard, hash, found))
     }
 
     /// As [`Reader::get`], but also returns an entry that expired within the cache's
@@ -237,7 +239,8 @@ impl Reader {
 
     /// As [`Reader::get_stale`], for a key that is already hashed.
     pub fn get_stale_hashed(&self, hash: KeyHash, key: &[u8], now: Seconds) -> Option<Entry<'_>> {
-        let found = self.find(hash, key)?;
+        let shard = self.shard(hash);
+        let found = self.find(shard, hash, key)?;
         let expires = found.slot.expires();
         if is_expired(expires, now) {
             if is_dead(expires, self.shared.stale, now) {
@@ -247,16 +250,16 @@ impl Reader {
             }
             bump(&self.lookups.stale_hits);
         }
-        Some(self.hit(hash, found))
+        Some(self.hit(shard, hash, found))
     }
 
     /// Counts a hit, and notes it if the policy wants reports.
     #[inline(always)]
-    fn hit<'a>(&'a self, hash: KeyHash, found: Found<'a>) -> Entry<'a> {
+    fn hit<'a>(&'a self, shard: &ShardReader, hash: KeyHash, found: Found<'a>) -> Entry<'a> {
         bump(&self.lookups.hits);
         if let Some(shift) = self.report_shift {
             let tag = self.placement.tag_word(hash);
-            self.shard(hash).note(shift, found.bucket, found.way, tag);
+            shard.note(shift, found.bucket, found.way, tag);
         }
         Entry { slot: found.slot }
     }
@@ -282,20 +285,14 @@ impl Reader {
 
     /// The entry under a key, expired or not; counts a miss if there is none.
     #[inline(always)]
-    fn find(&self, hash: KeyHash, key: &[u8]) -> Option<Found<'_>> {
-        let reader = &self.shard(hash).reader;
+    fn find<'a>(&self, shard: &'a ShardReader, hash: KeyHash, key: &[u8]) -> Option<Found<'a>> {
+        let reader = &shard.reader;
         if self.immediate && reader.is_behind() {
             reader.refresh();
         }
         let found = match reader.view() {
             View::Copy(copy) => find(copy, &self.placement, hash, key),
-            View::Main(main) => {
-                let found = find_in_main(main, &self.placement, hash, key);
-                found.unwrap_or_else(|Moving| {
-                    self.is_unsure.set(true);
-                    None
-                })
-            }
+            View::Main(main) => find_in_main(main, &self.placement, hash, key, &self.is_unsure),
         };
         if found.is_none() {
             bump(&self.lookups.misses);
@@ -530,21 +527,22 @@ impl Reader {
     }
 }
 
-/// [`find`] for shared readers; `Err` if entries moved in each of [`SEARCHES_MAX`] searches. Not
-/// inlined, because it would double the code of the others.
+/// [`find`] for shared readers; sets `is_unsure` if entries moved in each of [`SEARCHES_MAX`]
+/// searches. Not inlined, because it would double the code of the others.
 #[inline(never)]
 fn find_in_main<'a>(
     main: MainView<'a>,
     placement: &Placement,
     hash: KeyHash,
     key: &[u8],
-) -> Result<Option<Found<'a>>, Moving> {
+    is_unsure: &Cell<bool>,
+) -> Option<Found<'a>> {
     let before = main.moves();
-    let found = find(main, placement, hash, key);
+    let found = find_here(main, placement, hash, key);
     if found.is_some() || main.is_unmoved(before) {
-        return Ok(found);
+        return found;
     }
-    find_what_moves(main, placement, hash, key)
+    find_what_moves(main, placement, hash, key, is_unsure)
 }
 
 #[cold]
@@ -553,20 +551,19 @@ fn find_what_moves<'a>(
     placement: &Placement,
     hash: KeyHash,
     key: &[u8],
-) -> Result<Option<Found<'a>>, Moving> {
+    is_unsure: &Cell<bool>,
+) -> Option<Found<'a>> {
     for _ in 1..SEARCHES_MAX {
         std::hint::spin_loop();
         let before = main.moves();
         let found = find(main, placement, hash, key);
         if found.is_some() || main.is_unmoved(before) {
-            return Ok(found);
+            return found;
         }
     }
-    Err(Moving)
+    is_unsure.set(true);
+    None
 }
-
-/// The writer that moves an entry does not run.
-struct Moving;
 
 /// [`stage`] for shared readers, not inlined for the same reason.
 #[inline(never)]
