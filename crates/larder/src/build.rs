@@ -51,11 +51,10 @@ const SHARDS_CHOSEN_MAX: usize = 4;
 /// and one page per size class is a small part of it.
 const SHARD_BUDGET_MIN: u64 = 32 << 20;
 
-/// Shards for each core, of a cache that is built for many cores: two cores then want the same
-/// shard at the same moment in one of eight cases.
+/// Shards for each core of a cache for many cores, so that two seldom want the same one at once.
 const SHARDS_PER_CORE: usize = 4;
-/// Budget per shard of such a cache, at least.
-const SHARD_BUDGET_MIN_CORES: u64 = 8 << 20;
+/// Budget per shard of such a cache, at least: pages are 32 KiB then, and so the longest values.
+const SHARD_BUDGET_MIN_CORES: u64 = 12 << 20;
 
 const PAGE_BYTES_MAX: usize = 64 << 10;
 const PAGE_BYTES_MIN: usize = 1 << 10;
@@ -79,10 +78,8 @@ pub struct Builder {
     readers_counted: Option<usize>,
     /// `None`: as many as the budget allows.
     shards: Option<usize>,
-    /// Then at most so many.
-    shards_chosen_max: usize,
-    /// And at least so much of the budget each.
-    shard_budget_min: u64,
+    /// Then for this number of cores; `None`: whatever their number.
+    cores: Option<usize>,
     seed: u64,
     entry_bytes_mean: usize,
     lag_operations: usize,
@@ -109,8 +106,7 @@ impl Default for Builder {
             readers_max: 4,
             readers_counted: None,
             shards: None,
-            shards_chosen_max: SHARDS_CHOSEN_MAX,
-            shard_budget_min: SHARD_BUDGET_MIN,
+            cores: None,
             seed: 0x1a7d_e25e_ed00_0001,
             entry_bytes_mean: 128,
             lag_operations: 0,
@@ -141,11 +137,11 @@ impl Builder {
     }
 
     /// Sets the number of shards: a power of two up to 64, and up to 8 with
-    /// [`IndexMode::Replicated`]. Each has an equal part of the keys and of the
-    /// budget, its own lock and its own log, so more shards let more cores write at once. An entry
-    /// competes for room within its shard. So this number decides what is evicted, how small the
-    /// budget may be, and how long values may be on a small budget. Default: up to 4, with at least
-    /// 32 MiB each; the number of cores has no influence.
+    /// [`IndexMode::Replicated`]. Each has an equal part of the keys and of the budget, its own lock
+    /// and its own log, so more shards let more cores write at once. An entry competes for room
+    /// within its shard. So this number decides what is evicted, how small the budget may be, and how
+    /// long values may be on a small budget. Default: up to 4, with at least 32 MiB each; the number
+    /// of cores has no influence (but for [`crate::Map::builder`]).
     pub fn shards(mut self, count: usize) -> Self {
         self.shards = Some(count);
         self
@@ -154,9 +150,7 @@ impl Builder {
     /// Chooses as many shards as this number of cores may write to at once without meeting often,
     /// unless [`Builder::shards`] states their number.
     pub(crate) fn for_cores(mut self, cores: usize) -> Self {
-        self.shards_chosen_max =
-            (cores.min(SHARDS_MAX) * SHARDS_PER_CORE).next_power_of_two().min(SHARDS_MAX);
-        self.shard_budget_min = SHARD_BUDGET_MIN_CORES;
+        self.cores = Some(cores);
         self
     }
 
@@ -354,8 +348,13 @@ impl Builder {
     }
 
     fn shard_count(&self) -> usize {
-        let carried = self.budget / self.shard_budget_min;
-        let carried = carried.clamp(1, self.shards_chosen_max as u64) as usize;
+        let (wanted, budget_min) = match self.cores {
+            None => (SHARDS_CHOSEN_MAX, SHARD_BUDGET_MIN),
+            Some(cores) => (cores.saturating_mul(SHARDS_PER_CORE), SHARD_BUDGET_MIN_CORES),
+        };
+        let is_shared = self.index_mode == IndexMode::Shared;
+        let most = wanted.min(if is_shared { SHARDS_MAX } else { POSITION_SHARDS });
+        let carried = (self.budget / budget_min).clamp(1, most as u64) as usize;
         self.shards.unwrap_or(1 << carried.ilog2())
     }
 
@@ -546,7 +545,8 @@ mod tests {
         assert!(Builder::default().budget(bytes_min / 2).build().is_err());
     }
 
-    /// A position has numbers for eight shards, which is enough for a shared index of any number.
+    /// More than eight shards need a shared index. Chosen by the number of cores, they can be built in
+    /// either mode, and take the longest values.
     #[test]
     fn many_shards_share_an_index() {
         for (shards, mode, is_built) in [
@@ -554,10 +554,18 @@ mod tests {
             (16, IndexMode::Replicated, false),
             (64, IndexMode::Shared, true),
             (128, IndexMode::Shared, false),
-            (12, IndexMode::Shared, false),
         ] {
             let builder = Builder::default().shards(shards).index_mode(mode);
             assert_eq!(builder.build().is_ok(), is_built, "{shards} {mode:?}");
+        }
+        for (mode, chosen) in [(IndexMode::Replicated, 8), (IndexMode::Shared, 64)] {
+            let builder = Builder::default().for_cores(64).budget(8 << 30).index_mode(mode);
+            assert_eq!(builder.shard_count(), chosen, "{mode:?}");
+            builder.shape().unwrap();
+            for budget in [12u64 << 20, 64 << 20, 100 << 20, 1 << 30] {
+                let builder = Builder::default().for_cores(16).budget(budget).index_mode(mode);
+                assert!(builder.build().unwrap().value_bytes_max(16) >= 32_700, "{budget}");
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use larder_mem::Slot;
 
-use crate::time::{Seconds, is_expired};
+use crate::time::{Seconds, end_of, is_expired};
 
 /// The condition of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,8 +12,8 @@ pub(crate) enum When<'a> {
     Absent,
     /// As `Absent`; also if the entry's version is lower, or it has none.
     Newer,
-    /// An entry is under the key that has not expired, and has this value.
-    Equal(&'a [u8]),
+    /// An entry is under the key that has not expired, and has this value and this expiry.
+    Equal(&'a [u8], Option<Seconds>),
 }
 
 impl When<'_> {
@@ -26,7 +26,22 @@ impl When<'_> {
             When::Absent => there.is_some(),
             // `None` is less than any version.
             When::Newer => there.is_some_and(|there| there.version() >= version),
-            When::Equal(value) => there.is_none_or(|there| there.value() != value),
+            When::Equal(value, expires) => there
+                .is_none_or(|there| there.value() != value || end_of(there.expires()) != expires),
         }
+    }
+}
+
+/// An entry as a caller found it.
+#[derive(Debug, Clone)]
+pub(crate) struct Expected {
+    pub value: Box<[u8]>,
+    pub expires: Option<Seconds>,
+}
+
+impl Expected {
+    /// The condition that it is still there.
+    pub fn when(&self) -> When<'_> {
+        When::Equal(&self.value, self.expires)
     }
 }

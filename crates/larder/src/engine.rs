@@ -44,7 +44,7 @@ pub(crate) struct Counts {
     pub inserted: u64,
     pub updated: u64,
     pub removed: u64,
-    /// Inserts refused by their condition.
+    /// Operations refused by their condition.
     pub refused: u64,
     pub evicted: u64,
     /// Of those, the ones that had expired.

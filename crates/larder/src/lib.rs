@@ -19,7 +19,8 @@
 //! ```
 //!
 //! One authoritative index, *main*, applies operations under a lock, in batches, and writes each
-//! change to a log. Every reader has a replica of the index and applies the log when it syncs.
+//! change to a log. Every reader has a replica of the index and applies the log when it syncs, or all
+//! of them read main's ([`IndexMode`]).
 //! Values are stored once, in slots that never change while a reader may look at them. `larder-mem`
 //! explains why that is safe. `index` explains where an entry is, `policy` what is evicted, and
 //! `build` how the budget is divided.

@@ -28,7 +28,7 @@ use crate::time::{Seconds, SyncMode, Ticks, is_dead, is_expired};
 /// Keys whose memory [`Reader::get_many`] fetches together.
 const BATCH: usize = 32;
 
-/// Searches of a shared index in which entries move, before a lookup gives up.
+/// Searches of a shared index in which entries move, before a lookup takes the lock.
 const SEARCHES_MAX: usize = 64;
 
 /// How many reports ahead lines are prefetched.
@@ -48,8 +48,6 @@ pub struct Reader {
     immediate: bool,
     /// A copy of the cache's own.
     report_shift: Option<u32>,
-    /// A lookup in the shared index has given up. See [`Reader::take_unsure`].
-    is_unsure: Cell<bool>,
     lookups: OwnLookups,
     /// When [`Reader::sync_if_due`] syncs next.
     due: Ticks,
@@ -185,8 +183,7 @@ impl Reader {
         let placement = shared.placement;
         let immediate = shared.sync == SyncMode::Immediate;
         let report_shift = shared.report_shift;
-        let is_unsure = Cell::new(false);
-        Reader { shared, placement, shards, id, immediate, report_shift, is_unsure, lookups, due }
+        Reader { shared, placement, shards, id, immediate, report_shift, lookups, due }
     }
 
     /// This reader's number, as in [`Error::Stalled`] and the statistics.
@@ -292,19 +289,12 @@ impl Reader {
         }
         let found = match reader.view() {
             View::Copy(copy) => find(copy, &self.placement, hash, key),
-            View::Main(main) => find_in_main(main, &self.placement, hash, key, &self.is_unsure),
+            View::Main(main) => find_in_main(reader, main, &self.placement, hash, key),
         };
         if found.is_none() {
             bump(&self.lookups.misses);
         }
         found
-    }
-
-    /// True if the last miss may have been none: the entry was being moved, by a thread that was
-    /// interrupted there. Resets it.
-    #[inline]
-    pub(crate) fn take_unsure(&self) -> bool {
-        self.is_unsure.replace(false)
     }
 
     /// Prefetches the lines that a lookup of this hash reads first.
@@ -527,31 +517,32 @@ impl Reader {
     }
 }
 
-/// [`find`] for shared readers; sets `is_unsure` if entries moved in each of [`SEARCHES_MAX`]
-/// searches. Not inlined, because it would double the code of the others.
+/// [`find`] for shared readers. Not inlined, because it would double the code of the others.
 #[inline(never)]
 fn find_in_main<'a>(
+    reader: &mem::Reader<State>,
     main: MainView<'a>,
     placement: &Placement,
     hash: KeyHash,
     key: &[u8],
-    is_unsure: &Cell<bool>,
 ) -> Option<Found<'a>> {
     let before = main.moves();
     let found = find_here(main, placement, hash, key);
     if found.is_some() || main.is_unmoved(before) {
         return found;
     }
-    find_what_moves(main, placement, hash, key, is_unsure)
+    find_what_moves(reader, main, placement, hash, key)
 }
 
+/// Searches again, and in the end under the lock, where nothing moves: the thread that moves an
+/// entry may have been interrupted. (A poisoned shard moves nothing any more.)
 #[cold]
 fn find_what_moves<'a>(
+    reader: &mem::Reader<State>,
     main: MainView<'a>,
     placement: &Placement,
     hash: KeyHash,
     key: &[u8],
-    is_unsure: &Cell<bool>,
 ) -> Option<Found<'a>> {
     for _ in 1..SEARCHES_MAX {
         std::hint::spin_loop();
@@ -561,8 +552,8 @@ fn find_what_moves<'a>(
             return found;
         }
     }
-    is_unsure.set(true);
-    None
+    let _held = reader.shard().lock();
+    find(main, placement, hash, key)
 }
 
 /// [`stage`] for shared readers, not inlined for the same reason.

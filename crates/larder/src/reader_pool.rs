@@ -21,8 +21,8 @@
 //! Cost (`benches/map.rs`, 2,000 entries in the CPU's cache, two shared vCPUs of an EPYC Milan, 301
 //! rounds, three runs): a read takes 45 to 50 ns at the median and 31 at best; with a reader of its
 //! own, 18 and 13. Most of that are the lock's two atomic swaps, of a line that no other thread
-//! uses. On tables larger than the cache, they also prevent two lookups from fetching memory in
-//! parallel.
+//! uses. On tables larger than the cache, what counts is that a lookup has few instructions: only
+//! then does the core fetch the memory of the next one meanwhile (`docs/decisions/0025`).
 //!
 //! Invariants
 //! 1. No entry of a pooled reader is borrowed while its lock is free, so any thread that takes the
@@ -44,6 +44,7 @@ use larder_mem::sync::CacheLines;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::cache::Cache;
+use crate::condition::Expected;
 use crate::error::Error;
 use crate::evicted::Batch;
 use crate::reader::Reader;
@@ -74,6 +75,16 @@ enum PooledReader {
     Registered(Reader, u32),
     /// The cache has no reader left; the pool does not try again.
     Refused,
+}
+
+/// When a reader syncs before a lookup.
+#[derive(Clone, Copy)]
+enum Sync {
+    /// If it is behind.
+    Always,
+    /// As `Always` with a replica, which would not show what is published otherwise; in a shared
+    /// index after [`READS_PER_SYNC`] reads.
+    Seldom,
 }
 
 /// All pairs of a cache.
@@ -141,20 +152,37 @@ impl ReaderPool {
         &self.cache
     }
 
-    /// Looks a key up in all that is published, and passes the value to `with`, in pooled.
+    /// Looks a key up in all that is published, and passes the value to `with`, in place. `with` may
+    /// be any code, which may write to the cache: so the reader holds nothing that was retired
+    /// before.
     #[inline]
     pub fn read<R>(&self, key: &[u8], now: Seconds, with: impl FnOnce(Option<&[u8]>) -> R) -> R {
+        self.read_in(Sync::Always, key, now, with)
+    }
+
+    /// As [`ReaderPool::read`], for a `with` that only decodes: the reader of a shared index syncs
+    /// now and then.
+    #[inline]
+    pub fn get<R>(&self, key: &[u8], now: Seconds, with: impl FnOnce(Option<&[u8]>) -> R) -> R {
+        self.read_in(Sync::Seldom, key, now, with)
+    }
+
+    #[inline(always)]
+    fn read_in<R>(
+        &self,
+        sync: Sync,
+        key: &[u8],
+        now: Seconds,
+        with: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> R {
         if let Some(mut pooled) = self.pooled()
             && let Some((reader, reads)) = self.registered(&mut pooled)
         {
-            self.catch_up(reader, reads, 1);
+            self.catch_up(reader, reads, sync);
             let _reading = Busy::with(|state| &state.reads);
             // The entry borrows the locked reader, so it ends before the lock is free (invariant
             // 1).
-            let entry = reader.get(key, now);
-            if entry.is_some() || !reader.take_unsure() {
-                return with(entry.as_deref());
-            }
+            return with(reader.get(key, now).as_deref());
         }
         self.read_at_main(key, now, with)
     }
@@ -175,29 +203,20 @@ impl ReaderPool {
             }
             return;
         };
-        self.catch_up(reader, reads, keys.len() as u32);
+        self.catch_up(reader, reads, Sync::Always);
         let _reading = Busy::with(|state| &state.reads);
         // Entries end before the lock is free (invariant 1).
-        reader.get_many(keys, now, |at, entry| {
-            if entry.is_none() && reader.take_unsure() {
-                self.read_at_main(keys[at], now, |stored| each(at, stored));
-            } else {
-                each(at, entry.as_deref());
-            }
-        });
+        reader.get_many(keys, now, |at, entry| each(at, entry.as_deref()));
     }
 
     /// Makes a reader show what is published. A replica applies the log; the shared index needs
     /// nothing, but the memory that its reader protects is released now and then.
     #[inline]
-    fn catch_up(&self, reader: &mut Reader, reads: &mut u32, keys: u32) {
-        let is_due = if self.is_shared {
-            *reads = reads.saturating_add(keys);
-            *reads >= READS_PER_SYNC
-        } else {
-            reader.is_behind()
-        };
-        if is_due {
+    fn catch_up(&self, reader: &mut Reader, reads: &mut u32, sync: Sync) {
+        *reads += 1;
+        let is_due = self.is_shared && *reads >= READS_PER_SYNC;
+        let may_wait = self.is_shared && matches!(sync, Sync::Seldom);
+        if is_due || (!may_wait && reader.is_behind()) {
             *reads = 0;
             reader.sync();
         }
@@ -301,18 +320,18 @@ impl ReaderPool {
         written
     }
 
-    /// Stores a value under a key, or removes it, on condition that its value is `there`; see
+    /// Stores a value under a key, or removes it, on condition that its entry is still `there`; see
     /// [`Writer::change`]. False if it is not.
     pub fn change(
         &self,
         key: &[u8],
-        there: Option<&[u8]>,
+        there: Option<&Expected>,
         value: Option<(&[u8], Ttl)>,
         now: Seconds,
     ) -> Result<bool, Error> {
         let mut is_applied = true;
         self.write_then(
-            |writer| writer.change(key, there.map(Box::from), value, now),
+            |writer| writer.change(key, there, value, now),
             |writer| is_applied = !writer.was_refused(key),
         )?;
         Ok(is_applied)
@@ -332,11 +351,16 @@ impl ReaderPool {
             }
             writer.publish()
         });
-        if written.is_ok() {
-            then(writer);
-        } else {
-            // The old writer applies or drops its queue (invariant 2).
-            *writer = self.cache.writer_in_lock();
+        match &written {
+            Ok(()) => then(writer),
+            Err(error) => {
+                // Operations before the one that was refused are applied. After a stall, which
+                // lasted, nothing is applied any more (invariant 2).
+                if !matches!(error, Error::Stalled { .. }) {
+                    let _ = self.retry(|| writer.publish());
+                }
+                writer.discard();
+            }
         }
         (written, writer.take_evicted())
     }
@@ -352,7 +376,7 @@ impl ReaderPool {
         loop {
             let Err(error) = run() else { return Ok(()) };
             let goes_on = match (&error, deadline) {
-                // Readers in use have just synced, so the idle ones most likely block the write.
+                // Most readers are idle, and those in use most likely synced not long ago.
                 (Error::Stalled { .. }, None) => {
                     self.sync_all(None);
                     true

@@ -30,7 +30,8 @@ pub struct Stats {
     pub updated: u64,
     /// Entries removed on request.
     pub removed: u64,
-    /// Conditional inserts refused by their condition.
+    /// Operations refused by their condition: conditional inserts, and each repeat of
+    /// [`crate::Map::compute`].
     pub refused: u64,
     /// Entries evicted to make room.
     pub evicted: u64,

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use larder_mem::VERSION_BYTES;
 
 use self::queue::{Act, Condition, ShardQueue};
+use crate::condition::Expected;
 use crate::error::Error;
 use crate::evicted::Batch;
 use crate::hash::KeyHash;
@@ -215,18 +216,18 @@ impl Writer {
     }
 
     /// Stores a value, or removes the entry if that is `None`, on condition that the live entry under
-    /// the key has the value `there` when the operation is applied, or that there is none. The
+    /// the key is still `there` when the operation is applied, or that there is none. The
     /// writer's queue must be empty. Publish, then [`Writer::was_refused`] tells whether it was
     /// applied.
     pub(crate) fn change(
         &mut self,
         key: &[u8],
-        there: Option<Box<[u8]>>,
+        there: Option<&Expected>,
         value: Option<(&[u8], Ttl)>,
         now: Seconds,
     ) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
-        self.parts(hash).1.want(there);
+        self.parts(hash).1.expect(there.cloned());
         if let Some((value, ttl)) = value {
             return self.insert_when(Condition::Equal, hash, key, value, ttl, now);
         }
@@ -279,6 +280,12 @@ impl Writer {
             queue.report(shared);
         }
         refused.map_or(Ok(()), Err)
+    }
+
+    /// Drops all queued operations. They are not applied.
+    pub(crate) fn discard(&mut self) {
+        let Writer { shared, queues } = self;
+        queues.iter_mut().for_each(|queue| queue.discard(shared));
     }
 
     /// Operations queued.

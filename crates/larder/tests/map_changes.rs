@@ -104,3 +104,58 @@ fn changes_see_the_latest() {
     assert_eq!(map.take(&b"k"[..]).unwrap(), Some(vec![4]), "a replaced value never expires");
     assert_eq!(map.compute(&b"k"[..], |_| Change::Remove).unwrap(), None);
 }
+
+/// An update keeps the expiry that the entry has when it is applied, also if another write gave the
+/// same value another expiry meanwhile.
+#[test]
+fn an_update_keeps_the_latest_expiry() {
+    let (map, clock) = manual(1 << 20);
+    map.insert_ttl(&b"k"[..], vec![1], Ttl::seconds(5)).unwrap();
+    let mut calls = 0;
+    let old = map.compute(&b"k"[..], |there| {
+        calls += 1;
+        if calls == 1 {
+            clock.set(Seconds(6));
+            assert_eq!(map.get(&b"k"[..]), None);
+            map.insert_ttl(&b"k"[..], vec![1], Ttl::seconds(60)).unwrap();
+        }
+        there.map_or(Change::Keep, |there| Change::Update([&there[..], &[2]].concat()))
+    });
+    assert_eq!((old.unwrap(), calls), (Some(vec![1]), 2));
+    clock.set(Seconds(65));
+    assert_eq!(map.get(&b"k"[..]), Some(vec![1, 2]));
+    clock.set(Seconds(66));
+    assert_eq!(map.get(&b"k"[..]), None);
+}
+
+/// Writes within reads continue, in either index mode: the reader holds nothing old when a
+/// closure begins.
+#[test]
+fn writes_within_reads_continue() {
+    for mode in [IndexMode::Replicated, IndexMode::Shared] {
+        let builder = Cache::builder().index_mode(mode).budget(1 << 20).shards(1).readers_max(2);
+        let map: Map<u64, Vec<u8>> = Map::build(builder, Clock::manual(Seconds(1))).unwrap();
+        map.insert(&0, vec![0; 40]).unwrap();
+        let records = map.cache().stats().unwrap().log_records;
+        for number in 0..4 * records {
+            map.with(&0, |_| map.insert(&(number % 7), vec![1; 200]).unwrap());
+            map.get_many(&[0u64], |_, value| map.insert(&0, value.unwrap()).unwrap());
+        }
+        map.cache().validate().unwrap();
+    }
+}
+
+/// Of many values, those before a refused one are stored, and nothing after it.
+#[test]
+fn values_before_a_refused_one_are_stored() {
+    let (map, _) = manual(1 << 20);
+    let sizes = (0u8..30).map(|number| ([number], if number == 20 { 40_000 } else { 10 }));
+    let entries: Vec<_> = sizes.map(|(key, bytes)| (key.to_vec(), vec![7; bytes])).collect();
+    let refused = map.insert_many(entries.iter().cloned(), Ttl::FOREVER);
+    assert!(matches!(refused, Err(Error::ValueTooLarge { .. })), "{refused:?}");
+    for (number, (key, value)) in entries.iter().enumerate() {
+        assert_eq!(map.get(&key[..]).as_ref(), (number < 20).then_some(value), "{number}");
+    }
+    map.insert(&b"next"[..], vec![1]).unwrap();
+    map.cache().validate().unwrap();
+}

@@ -17,8 +17,8 @@
 //! # The protocol
 //!
 //! `R` records, one cursor per reader, each on its own cache lines. **The log position is the only
-//! clock**: there is no sequentially consistent access and no compare-and-swap, and only shared
-//! readers have a fence (6).
+//! clock**: there is no sequentially consistent access and no compare-and-swap, and only rule
+//! 6 has fences.
 //!
 //! 1. *Publish.* A writer fills a slot that it alone owns ([`OwnedSlot`]), outside the lock. Under
 //!    the lock a record names one bucket and holds absolute values (`way := tag, slot`, `mask :=

@@ -223,7 +223,7 @@ impl Peer for Simple {
 impl Handle for &Simple {
     #[inline]
     fn get(&mut self, key: &Key) -> Option<u64> {
-        self.map.with(key, number_of)
+        self.map.get(key).map(|value| number_of(&value.bytes))
     }
 
     #[inline]

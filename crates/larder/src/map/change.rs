@@ -5,14 +5,15 @@
 //!        ^----------------------------------------------------------- else
 //! ```
 //!
-//! The comparison is of bytes, under the lock of the key's shard. That a value was replaced by an
-//! equal one in between makes no difference to the result. One of several threads that change a key
-//! always succeeds, so together they never stand still.
+//! What is compared is the value's bytes and when it expires, under the lock of the key's shard. That
+//! an entry was replaced by an equal one in between makes no difference to the result. One of several
+//! threads that change a key always succeeds, so together they never stand still.
 
 use std::borrow::Borrow;
 
 use super::{Inner, Map};
 use crate::codec::{Key, Value, with_engine_key};
+use crate::condition::Expected;
 use crate::error::Error;
 use crate::time::{Seconds, Ttl};
 
@@ -27,12 +28,6 @@ pub enum Change<V> {
     Update(V),
     /// Removes the value.
     Remove,
-}
-
-/// An entry as a change found it.
-struct Found {
-    stored: Box<[u8]>,
-    expires: Option<Seconds>,
 }
 
 impl<K: Key + ?Sized, V: Value> Map<K, V> {
@@ -65,9 +60,9 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     {
         key.with_key(|key| {
             loop {
-                let (found, there) = self.inner.find(key);
+                let (found, there) = self.inner.find(key)?;
                 let changed = change(there.as_ref());
-                if self.inner.apply(key, found, &changed)? {
+                if self.inner.apply(key, found, there.is_some(), &changed)? {
                     return Ok(there);
                 }
             }
@@ -96,8 +91,8 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     {
         key.with_key(|key| {
             loop {
-                let (found, there) = self.inner.find(key);
-                if self.inner.apply(key, found, change)? {
+                let (found, there) = self.inner.find(key)?;
+                if self.inner.apply(key, found, there.is_some(), change)? {
                     return Ok(there);
                 }
             }
@@ -107,47 +102,77 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
 
 impl Inner {
     /// The entry under the engine's key, and its value if it is one of this key and type.
-    fn find<V: Value>(&self, key: &[u8]) -> (Option<Found>, Option<V>) {
+    fn find<V: Value>(&self, key: &[u8]) -> Result<(Option<Expected>, Option<V>), Error> {
         with_engine_key(key, |engine_key, rest| {
-            let copied = self.pool.cache().read_at_main(engine_key, self.clock.now(), |entry| {
-                Found { stored: entry.value().into(), expires: entry.expires() }
-            });
-            // A poisoned cache reports that on the write.
-            let found = copied.ok().flatten();
-            let value = found.as_ref().and_then(|found| rest.value_in(&found.stored));
+            let now = self.clock.now();
+            let found = self.pool.cache().read_at_main(engine_key, now, |entry| Expected {
+                value: entry.value().into(),
+                expires: entry.expires(),
+            })?;
+            let value = found.as_ref().and_then(|found| rest.value_in(&found.value));
             let value = value.and_then(V::from_value);
-            (found, value)
+            Ok((found, value))
         })
     }
 
     /// Does a change if the entry under the key is still the one that was found; false if not.
+    /// `is_value`: that entry is a value of this key and type.
     fn apply<V: Value>(
         &self,
         key: &[u8],
-        found: Option<Found>,
+        found: Option<Expected>,
+        is_value: bool,
         change: &Change<V>,
     ) -> Result<bool, Error> {
         let now = self.clock.now();
-        let there = found.as_ref().map(|found| &*found.stored);
         let (value, ttl) = match change {
             Change::Keep => return Ok(true),
-            Change::Remove if there.is_none() => return Ok(true),
+            Change::Remove if found.is_none() => return Ok(true),
             Change::Remove => (None, Ttl::FOREVER),
             Change::Insert(value, ttl) => (Some(value), *ttl),
             Change::Update(value) => {
-                let expires = found.as_ref().and_then(|found| found.expires);
+                let expires = found.as_ref().filter(|_| is_value).and_then(|found| found.expires);
                 let ttl = |end: Seconds| Ttl::seconds(end.0.saturating_sub(now.0));
                 (Some(value), expires.map_or(Ttl::FOREVER, ttl))
             }
         };
         self.flight.supersede(key);
+        self.write_over(key, found.as_ref(), value, ttl, now)
+    }
+
+    /// Stores a value, or removes the entry, if the entry under the key is still the one that was
+    /// found; false if not.
+    fn write_over<V: Value>(
+        &self,
+        key: &[u8],
+        found: Option<&Expected>,
+        value: Option<&V>,
+        ttl: Ttl,
+        now: Seconds,
+    ) -> Result<bool, Error> {
         with_engine_key(key, |engine_key, rest| match value {
-            None => self.pool.change(engine_key, there, None, now),
+            None => self.pool.change(engine_key, found, None, now),
             Some(value) => value.with_value(|value| {
                 rest.with_stored(value, |stored| {
-                    self.pool.change(engine_key, there, Some((stored, ttl)), now)
+                    self.pool.change(engine_key, found, Some((stored, ttl)), now)
                 })
             }),
         })
+    }
+
+    /// Stores a loaded value, unless there is one: a write that the load did not see came first.
+    pub(super) fn store_loaded<V: Value>(
+        &self,
+        key: &[u8],
+        value: &V,
+        ttl: Ttl,
+    ) -> Result<(), Error> {
+        loop {
+            let (found, there) = self.find::<V>(key)?;
+            let now = self.clock.now();
+            if there.is_some() || self.write_over(key, found.as_ref(), Some(value), ttl, now)? {
+                return Ok(());
+            }
+        }
     }
 }

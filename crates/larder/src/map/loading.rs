@@ -195,7 +195,7 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
 
 impl Inner {
     fn begin<V: Value>(&self, key: &[u8]) -> Found<V> {
-        let get = || self.read(key, V::from_value).flatten();
+        let get = || self.get(key, V::from_value).flatten();
         if let Some(value) = get() {
             return Found::Value(value);
         }
@@ -222,7 +222,7 @@ impl Inner {
                 let bytes = value.with_value(|bytes| Arc::<[u8]>::from(bytes));
                 token.land(Landed::Value(bytes.clone()), |_| {
                     // If it is refused, it is not stored; the waiters get it all the same.
-                    let _ = self.store(&key, &bytes, ttl);
+                    let _ = self.store_loaded(&key, &value, ttl);
                 });
                 Ok(value)
             }

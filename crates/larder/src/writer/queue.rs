@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use larder_mem::{Guard, HEADER_BYTES, LogPosition as ShardPosition, OwnedSlot, Shard, Stalled};
 
 use super::Build;
-use crate::condition::When;
+use crate::condition::{Expected, When};
 use crate::engine::{Engine, State};
 use crate::error::Error;
 use crate::evicted::Batch;
@@ -30,7 +30,7 @@ const REFILL_BYTES: usize = 2048;
 const REFILL_TIGHT_BYTES: usize = 512;
 /// Slots of a class taken at a time, at most.
 const REFILL_MAX: usize = 32;
-/// How often a full writer tries the lock before it sleeps: as long as about a hundred operations
+/// How often a writer tries the lock before it sleeps: as long as about a hundred operations
 /// take. A sleeping writer costs the unlocking thread a system call, and wakes too late.
 const LOCK_SPINS: u32 = 1000;
 
@@ -63,7 +63,7 @@ pub(super) enum Condition {
     Always,
     Absent,
     Newer,
-    /// The entry has the value [`ShardQueue::wanted_value`], or there is none.
+    /// The entry has the value and the expiry of [`ShardQueue::expected`], or there is none.
     Equal,
 }
 
@@ -82,10 +82,10 @@ pub(super) struct ShardQueue {
     spare: Box<[Vec<OwnedSlot>]>,
     /// Classes whose spare slots were used; more are taken when the lock is held anyway.
     wanted: Wanted,
-    /// The value that the queued operation with the condition `Equal` wants to find. There is at
-    /// most one: the queue is empty when it is queued, and it is published at once.
-    wanted_value: Option<Box<[u8]>>,
-    /// Whether the last operation with a condition was refused.
+    /// The entry that the queued operation with the condition `Equal` expects. There is at most one
+    /// such operation: the queue is empty when it is queued, and it is published at once.
+    expected: Option<Expected>,
+    /// Whether the last operation was refused by its condition, or found nothing to remove.
     is_refused: bool,
     /// Evictions by our operations that are not reported yet.
     pub(super) evicted: Batch,
@@ -98,22 +98,22 @@ impl ShardQueue {
     pub(super) fn new(shard: usize, classes: usize, reports: bool) -> Self {
         ShardQueue {
             shard,
-            operations: VecDeque::with_capacity(QUEUE_MAX),
+            operations: VecDeque::new(),
             keys: VecDeque::new(),
             queue_bytes: 0,
             spare: (0..classes).map(|_| Vec::new()).collect(),
             wanted: Wanted::default(),
-            wanted_value: None,
+            expected: None,
             is_refused: false,
             evicted: Batch::default(),
             reports,
         }
     }
 
-    /// Sets the value that the next operation with the condition `Equal` wants to find.
-    pub(super) fn want(&mut self, value: Option<Box<[u8]>>) {
+    /// Sets the entry that the next operation with the condition `Equal` expects.
+    pub(super) fn expect(&mut self, there: Option<Expected>) {
         debug_assert!(self.operations.is_empty(), "one such operation at a time");
-        self.wanted_value = value;
+        self.expected = there;
     }
 
     /// True if the last applied operation was refused by its condition, or found nothing to remove.
@@ -126,7 +126,7 @@ impl ShardQueue {
             Condition::Always => When::Always,
             Condition::Absent => When::Absent,
             Condition::Newer => When::Newer,
-            Condition::Equal => self.wanted_value.as_deref().map_or(When::Absent, When::Equal),
+            Condition::Equal => self.expected.as_ref().map_or(When::Absent, Expected::when),
         }
     }
 
@@ -136,13 +136,31 @@ impl ShardQueue {
         &shared.shards[self.shard]
     }
 
+    /// Frees the slots of the queued operations, and forgets them.
+    pub(super) fn discard(&mut self, shared: &Shared) {
+        if self.operations.is_empty() {
+            return;
+        }
+        if let Ok(mut guard) = self.home(shared).lock() {
+            self.forget_operations(&mut guard);
+        }
+        // In a poisoned shard the slots do not matter any more.
+        self.operations.clear();
+        self.keys.clear();
+        self.queue_bytes = 0;
+    }
+
+    fn forget_operations(&mut self, guard: &mut Guard<'_, State>) {
+        for slot in self.operations.drain(..).filter_map(|operation| operation.slot) {
+            guard.parts().0.free(slot);
+        }
+    }
+
     /// Publishes the operations, and returns all slots; those that a reader stalls are dropped.
     pub(super) fn close(&mut self, shared: &Shared) {
         while let Ok(None) = self.locked(shared, |queue, guard| queue.apply(shared, guard)) {}
         if let Ok(mut guard) = self.home(shared).lock() {
-            for slot in self.operations.drain(..).filter_map(|operation| operation.slot) {
-                guard.parts().0.free(slot);
-            }
+            self.forget_operations(&mut guard);
             self.give_back(&mut guard);
         }
     }
