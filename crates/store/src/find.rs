@@ -22,6 +22,7 @@
 
 mod capture;
 mod follow;
+mod notes;
 mod options;
 mod places;
 mod segment;
@@ -35,15 +36,17 @@ use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::thread;
 
 use crate::block::{self, Interface, PLACE_BYTES};
 use crate::files::{self, Kind, SEGMENTS};
-use crate::flow_event::Choice;
 use crate::flows::Flows;
-use crate::index::{Damaged, Index, NAMELESS, reversed};
-use crate::journal::{FlowSpan, Head, StoredEvent};
+use crate::index::Damaged;
+use crate::journal::StoredEvent;
 use crate::options::StoreError;
-use crate::query::{Query, Term};
+use crate::query::Query;
+use notes::{Asked, OfSegment, READ_AHEAD};
 use places::Place;
 use segment::Opened;
 use spans::Spans;
@@ -400,113 +403,30 @@ impl Finder {
         made: &mut HashMap<u64, Opened>,
     ) -> Result<(Vec<Spans>, BTreeSet<u64>), StoreError> {
         let mut spans: Vec<Spans> = query.terms.iter().map(|_| Spans::new(self.seed)).collect();
-        let (mut runs, mut ends, mut found) = (BTreeSet::new(), Vec::new(), Notes::default());
-        for number in numbers {
-            if self.is_unwanted.load(Ordering::Acquire) {
-                break;
+        let (mut runs, mut ends) = (BTreeSet::new(), Vec::new());
+        let asked = Asked { query, options, is_scan };
+        thread::scope(|scope| {
+            let (sender, read) = sync_channel(READ_AHEAD);
+            let reads = move || self.read_notes(numbers, asked, &sender);
+            let reader = thread::Builder::new().name("find-ahead".into());
+            reader.spawn_scoped(scope, reads).map_err(StoreError::at(&self.directory))?;
+            for segment in read {
+                let OfSegment { number, run, notes, opened } = segment?;
+                runs.insert(run);
+                notes.named.iter().for_each(|(term, flow)| spans[*term].add(*flow, run));
+                ends.extend(notes.ends.iter().map(|flow| (*flow, run)));
+                if opened.flows.is_some() && made.len() < MADE_MAX {
+                    made.insert(number, opened);
+                }
             }
-            let Some(mut opened) = self.open_segment(*number)? else { continue };
-            let run = opened.index.identity.run;
-            runs.insert(run);
-            if found.read(&opened.index, query, options, is_scan) == Err(Damaged) {
-                opened.look_through(self.seed).map_err(StoreError::at(&opened.path))?;
-                // What was made just now is sound.
-                let _ = found.read(&opened.index, query, options, is_scan);
-            }
-            found.named.iter().for_each(|(term, flow)| spans[*term].add(*flow, run));
-            ends.extend(found.ends.iter().map(|flow| (*flow, run)));
-            if opened.flows.is_some() && made.len() < MADE_MAX {
-                made.insert(*number, opened);
-            }
-        }
+            Ok(())
+        })?;
         for of_term in &mut spans {
             of_term.end_runs(&runs);
             ends.iter().for_each(|(flow, run)| of_term.limit(*flow, *run));
         }
         Ok((spans, runs))
     }
-}
-
-/// The flows of an index that match.
-#[derive(Debug, Default)]
-struct Notes {
-    /// Flows that meet a condition about names, and its number.
-    named: Vec<(usize, FlowSpan)>,
-    /// Flows that have ended; their names may be in another index.
-    ends: Vec<FlowSpan>,
-}
-
-impl Notes {
-    /// Reads those of another index. The memory stays: it is that of a thousand flows.
-    fn read(
-        &mut self,
-        index: &Index,
-        query: &Query,
-        options: FindOptions,
-        is_scan: bool,
-    ) -> Result<(), Damaged> {
-        self.named.clear();
-        self.ends.clear();
-        if is_scan {
-            for event in index.events()? {
-                if event.end.is_some() {
-                    self.ends.push(event.span());
-                }
-                let terms = terms_of(&event, query, options);
-                self.named.extend(terms.map(|term| (term, event.span())));
-            }
-            return Ok(());
-        }
-        index.names(b"", |name| {
-            if name.text.is_empty() && name.role == NAMELESS {
-                self.ends.push(index.head(name.event)?.span);
-            }
-            Ok(name.text.is_empty())
-        })?;
-        if query.choices().next().is_some() {
-            for head in index.heads()? {
-                let Head { span, choices, .. } = head?;
-                let met = query.choices().filter(|(_, term)| has_choice(&choices, term));
-                self.named.extend(met.map(|(term, _)| (term, span)));
-            }
-        }
-        for (term, pattern) in query.names() {
-            let (prefix, is_exact) = pattern.prefix();
-            let mut is_match = is_exact;
-            index.names(&prefix, |name| {
-                if is_exact && name.text != prefix {
-                    return Ok(false);
-                }
-                if name.is_new && !is_exact {
-                    is_match = pattern.matches(&reversed(name.text));
-                }
-                if is_match && name.role != NAMELESS && options.wants_role(name.role) {
-                    self.named.push((term, index.head(name.event)?.span));
-                }
-                Ok(true)
-            })?;
-        }
-        Ok(())
-    }
-}
-
-fn has_choice(choices: &[Option<Choice>; 2], term: &Term) -> bool {
-    choices.iter().flatten().any(|choice| term.matches_choice(choice))
-}
-
-/// Numbers of the terms that the event meets.
-fn terms_of<'a>(
-    event: &'a StoredEvent,
-    query: &'a Query,
-    options: FindOptions,
-) -> impl Iterator<Item = usize> + 'a {
-    let named = query.names().filter(move |(_, pattern)| {
-        let mut names = event.names.iter();
-        names
-            .any(|(role, name)| options.wants_role(*role as u8) && pattern.matches(name.as_bytes()))
-    });
-    let chosen = query.choices().filter(|(_, term)| has_choice(&event.choices, term));
-    named.map(|(term, _)| term).chain(chosen.map(|(term, _)| term))
 }
 
 impl Search<'_, '_> {

@@ -18,9 +18,10 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use super::notes::{Asked, Notes, terms_of};
 use super::places::Facts;
 use super::segment::{found, number_of, open_closed};
-use super::{Damage, FindOptions, Finder, Notes, Search, Summary, Visit, terms_of};
+use super::{Damage, FindOptions, Finder, Search, Summary, Visit};
 use crate::FlowKey;
 use crate::block::{self, Interface, PLACE_BYTES, Walker};
 use crate::files::{self, Identity, Kind};
@@ -132,10 +133,10 @@ impl Finder {
         if search.runs.insert(identity.run) {
             search.spans.iter_mut().for_each(|spans| spans.end_run(identity.run));
         }
-        let mut events = Notes::default();
+        let asked = Asked { query: search.query, options: search.options, is_scan: false };
         if journal.is_none()
             && let Ok(Ok(index)) = Index::open(&files::path(&self.directory, number, Kind::Index))
-            && events.read(&index, search.query, search.options, false).is_ok()
+            && let Ok(events) = Notes::read(&index, asked)
         {
             let named = &events.named;
             named.iter().for_each(|(term, flow)| search.spans[*term].add(*flow, identity.run));
