@@ -67,7 +67,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// A cache with room for so many entries.
+    /// A cache with room for the shape's entries.
     pub fn new(variant: &Variant, shape: &Shape) -> Result<Engine, Error> {
         let builder = (variant.configure)(Cache::builder().readers_max(shape.threads));
         let (builder, budget) = sized(builder, shape)?;
@@ -85,7 +85,8 @@ impl Engine {
     }
 }
 
-/// Finds the budget that holds so many entries. Building maps memory and does not touch it, so a few tries are cheap.
+/// Finds the budget that holds the shape's entries. Building maps memory and does not touch it, so a few tries are
+/// cheap.
 fn sized(builder: Builder, shape: &Shape) -> Result<(Builder, u64), Error> {
     let builder = builder.entry_bytes_mean(ENTRY_BYTES_MEAN);
     let index_bytes = 8 * (1 + shape.threads) + 9;
@@ -171,7 +172,7 @@ impl Core {
     }
 }
 
-/// A [`Map`] as its `new` makes it, with room for so many entries.
+/// A [`Map`] as its `new` makes it, of a given shape.
 #[derive(Debug)]
 pub struct Simple {
     map: Map<Key, Payload>,
@@ -179,7 +180,7 @@ pub struct Simple {
 }
 
 impl Simple {
-    /// A map with room for so many entries.
+    /// A map with room for the shape's entries.
     pub fn new(shape: &Shape) -> Result<Simple, Error> {
         let (builder, budget) =
             sized(Map::<Key, Payload>::builder().readers_max(shape.threads), shape)?;
