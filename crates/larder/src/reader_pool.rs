@@ -79,7 +79,7 @@ enum PooledReader {
 
 /// When a reader syncs before a lookup.
 #[derive(Clone, Copy)]
-enum Sync {
+enum CatchUp {
     /// If it is behind.
     Always,
     /// As `Always` with a replica, which would not show what is published otherwise; in a shared
@@ -157,20 +157,20 @@ impl ReaderPool {
     /// before.
     #[inline]
     pub fn read<R>(&self, key: &[u8], now: Seconds, with: impl FnOnce(Option<&[u8]>) -> R) -> R {
-        self.read_in(Sync::Always, key, now, with)
+        self.read_in(CatchUp::Always, key, now, with)
     }
 
     /// As [`ReaderPool::read`], for a `with` that only decodes: the reader of a shared index syncs
     /// now and then.
     #[inline]
     pub fn get<R>(&self, key: &[u8], now: Seconds, with: impl FnOnce(Option<&[u8]>) -> R) -> R {
-        self.read_in(Sync::Seldom, key, now, with)
+        self.read_in(CatchUp::Seldom, key, now, with)
     }
 
     #[inline(always)]
     fn read_in<R>(
         &self,
-        sync: Sync,
+        when: CatchUp,
         key: &[u8],
         now: Seconds,
         with: impl FnOnce(Option<&[u8]>) -> R,
@@ -178,7 +178,7 @@ impl ReaderPool {
         if let Some(mut pooled) = self.pooled()
             && let Some((reader, reads)) = self.registered(&mut pooled)
         {
-            self.catch_up(reader, reads, sync);
+            self.catch_up(reader, reads, when);
             let _reading = Busy::with(|state| &state.reads);
             // The entry borrows the locked reader, so it ends before the lock is free (invariant
             // 1).
@@ -203,7 +203,7 @@ impl ReaderPool {
             }
             return;
         };
-        self.catch_up(reader, reads, Sync::Always);
+        self.catch_up(reader, reads, CatchUp::Always);
         let _reading = Busy::with(|state| &state.reads);
         // Entries end before the lock is free (invariant 1).
         reader.get_many(keys, now, |at, entry| each(at, entry.as_deref()));
@@ -212,10 +212,10 @@ impl ReaderPool {
     /// Makes a reader show what is published. A replica applies the log; the shared index needs
     /// nothing, but the memory that its reader protects is released now and then.
     #[inline]
-    fn catch_up(&self, reader: &mut Reader, reads: &mut u32, sync: Sync) {
+    fn catch_up(&self, reader: &mut Reader, reads: &mut u32, when: CatchUp) {
         *reads += 1;
         let is_due = self.is_shared && *reads >= READS_PER_SYNC;
-        let may_wait = self.is_shared && matches!(sync, Sync::Seldom);
+        let may_wait = self.is_shared && matches!(when, CatchUp::Seldom);
         if is_due || (!may_wait && reader.is_behind()) {
             *reads = 0;
             reader.sync();
@@ -329,10 +329,10 @@ impl ReaderPool {
         value: Option<(&[u8], Ttl)>,
         now: Seconds,
     ) -> Result<bool, Error> {
-        let mut is_applied = true;
+        let (hash, mut is_applied) = (self.cache.hash(key), true);
         self.write_then(
-            |writer| writer.change(key, there, value, now),
-            |writer| is_applied = !writer.was_refused(key),
+            |writer| writer.change(hash, key, there, value, now),
+            |writer| is_applied = !writer.was_refused(hash),
         )?;
         Ok(is_applied)
     }

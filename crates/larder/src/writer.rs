@@ -216,17 +216,16 @@ impl Writer {
     }
 
     /// Stores a value, or removes the entry if that is `None`, on condition that the live entry under
-    /// the key is still `there` when the operation is applied, or that there is none. The
-    /// writer's queue must be empty. Publish, then [`Writer::was_refused`] tells whether it was
-    /// applied.
+    /// the key is still `there` when the operation is applied, or that there is none. The writer's
+    /// queue must be empty. Publish, then [`Writer::was_refused`] tells whether it was applied.
     pub(crate) fn change(
         &mut self,
+        hash: KeyHash,
         key: &[u8],
         there: Option<&Expected>,
         value: Option<(&[u8], Ttl)>,
         now: Seconds,
     ) -> Result<(), Error> {
-        let hash = self.shared.hasher.hash(key);
         self.parts(hash).1.expect(there.cloned());
         if let Some((value, ttl)) = value {
             return self.insert_when(Condition::Equal, hash, key, value, ttl, now);
@@ -238,8 +237,7 @@ impl Writer {
     }
 
     /// True if the last operation on the key's shard was refused by its condition.
-    pub(crate) fn was_refused(&mut self, key: &[u8]) -> bool {
-        let hash = self.shared.hasher.hash(key);
+    pub(crate) fn was_refused(&mut self, hash: KeyHash) -> bool {
         self.parts(hash).1.is_refused()
     }
 

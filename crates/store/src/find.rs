@@ -411,7 +411,8 @@ impl Finder {
             let reader = thread::Builder::new().name("find-ahead".into());
             reader.spawn_scoped(scope, reads).map_err(StoreError::at(&self.directory))?;
             for segment in read {
-                let OfSegment { number, run, notes, opened } = segment?;
+                let OfSegment { number, notes, opened } = segment?;
+                let run = opened.index.identity.run;
                 runs.insert(run);
                 notes.named.iter().for_each(|(term, flow)| spans[*term].add(*flow, run));
                 ends.extend(notes.ends.iter().map(|flow| (*flow, run)));

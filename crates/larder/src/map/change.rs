@@ -53,20 +53,12 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     pub fn compute<Q: Key + ?Sized>(
         &self,
         key: &Q,
-        mut change: impl FnMut(Option<&V>) -> Change<V>,
+        change: impl FnMut(Option<&V>) -> Change<V>,
     ) -> Result<Option<V>, Error>
     where
         K: Borrow<Q>,
     {
-        key.with_key(|key| {
-            loop {
-                let (found, there) = self.inner.find(key)?;
-                let changed = change(there.as_ref());
-                if self.inner.apply(key, found, there.is_some(), &changed)? {
-                    return Ok(there);
-                }
-            }
-        })
+        self.change(key, change)
     }
 
     /// As [`Map::insert`], and returns the value that was there.
@@ -74,7 +66,8 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.exchange(key, &Change::Insert(value, Ttl::FOREVER))
+        let insert = Change::Insert(value, Ttl::FOREVER);
+        self.change(key, |_| &insert)
     }
 
     /// As [`Map::remove`], and returns the value that was there.
@@ -82,17 +75,23 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.exchange(key, &Change::Remove)
+        self.change(key, |_| Change::Remove)
     }
 
-    fn exchange<Q: Key + ?Sized>(&self, key: &Q, change: &Change<V>) -> Result<Option<V>, Error>
+    /// Does what `decide` returns, which may be the same change every time.
+    fn change<Q: Key + ?Sized, C: Borrow<Change<V>>>(
+        &self,
+        key: &Q,
+        mut decide: impl FnMut(Option<&V>) -> C,
+    ) -> Result<Option<V>, Error>
     where
         K: Borrow<Q>,
     {
         key.with_key(|key| {
             loop {
                 let (found, there) = self.inner.find(key)?;
-                if self.inner.apply(key, found, there.is_some(), change)? {
+                let change = decide(there.as_ref());
+                if self.inner.apply(key, found, there.is_some(), change.borrow())? {
                     return Ok(there);
                 }
             }

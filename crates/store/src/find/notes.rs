@@ -29,7 +29,6 @@ pub(super) struct Asked<'a> {
 /// What was read of a segment.
 pub(super) struct OfSegment {
     pub number: u64,
-    pub run: u64,
     pub notes: Notes,
     pub opened: Opened,
 }
@@ -56,7 +55,6 @@ impl Finder {
 
     fn notes_of(&self, number: u64, asked: Asked<'_>) -> Result<Option<OfSegment>, StoreError> {
         let Some(mut opened) = self.open_segment(number)? else { return Ok(None) };
-        let run = opened.index.identity.run;
         let notes = match Notes::read(&opened.index, asked) {
             Ok(notes) => notes,
             Err(Damaged) => {
@@ -65,7 +63,7 @@ impl Finder {
                 Notes::read(&opened.index, asked).unwrap_or_default()
             }
         };
-        Ok(Some(OfSegment { number, run, notes, opened }))
+        Ok(Some(OfSegment { number, notes, opened }))
     }
 }
 
