@@ -354,6 +354,23 @@ fn with_key_of_digest<R>(bytes: &[u8], with: impl FnOnce(&[u8], Rest<'_>) -> R) 
     with(&key, Rest(Some((bytes.len() as u32, rest))))
 }
 
+/// The other way: the key and the value of an entry of the engine; `None` if it was not stored by
+/// [`with_engine_key`].
+pub(crate) fn with_key_of<R>(
+    engine_key: &[u8],
+    stored: &[u8],
+    with: impl FnOnce(&[u8], &[u8]) -> Option<R>,
+) -> Option<R> {
+    if is_engine_key(engine_key) {
+        return with(engine_key, stored);
+    }
+    let (len, stored) = stored.split_first_chunk()?;
+    let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
+    let head = engine_key.get(..len.min(HEAD_BYTES))?;
+    let (rest, value) = stored.split_at_checked(len - head.len())?;
+    with(&[head, rest].concat(), value)
+}
+
 /// The bytes in front of a value that distinguish its key from others of the same digest.
 #[derive(Clone, Copy)]
 pub(crate) struct Rest<'a>(Option<(u32, &'a [u8])>);
@@ -416,6 +433,9 @@ mod tests {
                 assert!((1..=KEY_BYTES_MAX).contains(&engine_key.len()));
                 rest.with_stored(&value, |stored| {
                     assert_eq!(rest.value_in(stored), Some(&value[..]));
+                    let back = |key: &[u8], value: &[u8]| Some((key.to_vec(), value.to_vec()));
+                    let both = Some((key.clone(), value.clone()));
+                    assert_eq!(with_key_of(engine_key, stored, back), both);
                     if key.len() > HEAD_BYTES + 8 {
                         let mut other = key.clone();
                         other[HEAD_BYTES + flip.index(key.len() - HEAD_BYTES)] ^= 1;

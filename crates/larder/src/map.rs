@@ -29,6 +29,7 @@
 
 mod change;
 mod loading;
+mod walk;
 
 use std::borrow::Borrow;
 use std::io::Read;
