@@ -112,7 +112,8 @@ impl Cache {
     ///
     /// Takes the lock for a few entries at a time. An entry that is inserted, removed, changed or
     /// hit meanwhile may be returned once, twice or not at all. Iterators do not wait for each
-    /// other, and do not block writes, removals or saves. A live iterator makes each eviction one
+    /// other, and do not block writes, removals or saves. A shard that a panic poisoned
+    /// ([`Error::Poisoned`]) is skipped. A live iterator makes each eviction one
     /// comparison slower, so drop it when you are done.
     pub fn iter(&self, now: Seconds) -> Iter<'_> {
         Iter::new(&self.shared, now)
@@ -130,9 +131,34 @@ impl Cache {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
+impl Cache {
+    /// A panic interrupts a change of the first shard.
+    pub(crate) fn poison(&self) {
+        use std::panic::{AssertUnwindSafe, catch_unwind};
 
+        let poisoned = catch_unwind(AssertUnwindSafe(|| {
+            let mut guard = self.shared.shards[0].lock().unwrap();
+            with_engine(&self.shared.shards[0], &mut guard, |engine| {
+                let (bucket, way) = (0..engine.main.buckets())
+                    .find_map(|bucket| {
+                        engine
+                            .main
+                            .bucket(bucket)
+                            .vacant()
+                            .filter(|&way| way > 0)
+                            .map(|way| (bucket, way - 1))
+                    })
+                    .unwrap();
+                engine.main.clear(bucket, way);
+                std::panic::resume_unwind(Box::new(()));
+            })
+        }));
+        assert!(poisoned.is_err());
+    }
+}
+
+#[cfg(test)]
+mod tests {
     use super::*;
     use crate::time::Ttl;
 
@@ -158,30 +184,14 @@ mod tests {
         // Queued, and never applied.
         writer.insert(&key(1), b"after", Ttl::FOREVER, NOW).unwrap();
         writer.remove(&key(2)).unwrap();
-        let poisoned = catch_unwind(AssertUnwindSafe(|| {
-            let mut guard = cache.shared.shards[0].lock().unwrap();
-            with_engine(&cache.shared.shards[0], &mut guard, |engine| {
-                let (bucket, way) = (0..engine.main.buckets())
-                    .find_map(|bucket| {
-                        engine
-                            .main
-                            .bucket(bucket)
-                            .vacant()
-                            .filter(|&way| way > 0)
-                            .map(|way| (bucket, way - 1))
-                    })
-                    .unwrap();
-                engine.main.clear(bucket, way);
-                std::panic::resume_unwind(Box::new(()));
-            })
-        }));
-        assert!(poisoned.is_err());
+        cache.poison();
         assert!(matches!(writer.flush(), Err(Error::Poisoned)));
         assert!(matches!(cache.stats(), Err(Error::Poisoned)));
         assert!(matches!(cache.position(), Err(Error::Poisoned)));
         assert!(matches!(parked.unpark(), Err(Error::Poisoned)));
         assert!(matches!(cache.reader(), Err(Error::Poisoned)));
         assert!(cache.validate().is_err() && cache.iter(NOW).next().is_none());
+        assert!(cache.save_to(&mut Vec::new(), NOW).is_err(), "nothing would pass for all");
         reader.sync();
         for number in 0..100 {
             assert_eq!(reader.get(&key(number), NOW).as_deref(), Some(&b"before"[..]));

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use larder_mem::WAYS;
 
+use crate::error::Error;
 use crate::policy::WalkId;
 use crate::shared::{Shared, with_engine};
 use crate::time::{Seconds, end_of, is_expired};
@@ -53,18 +54,23 @@ pub struct Iter<'a> {
     /// The shard being walked, and its walk once it has begun.
     shard: usize,
     walk: Option<WalkId>,
+    /// A shard was skipped.
+    is_poisoned: bool,
 }
 
 impl<'a> Iter<'a> {
     pub(crate) fn new(shared: &'a Shared, now: Seconds) -> Self {
-        Iter { shared, now, chunk: VecDeque::new(), shard: 0, walk: None }
+        Iter { shared, now, chunk: VecDeque::new(), shard: 0, walk: None, is_poisoned: false }
     }
 
     /// Copies the next entries of this shard; false at its end.
     fn fill(&mut self) -> bool {
         let shard = &self.shared.shards[self.shard];
         // A poisoned shard is skipped: its list may be half changed.
-        let Ok(mut guard) = shard.lock() else { return false };
+        let Ok(mut guard) = shard.lock() else {
+            self.is_poisoned = true;
+            return false;
+        };
         let (now, chunk) = (self.now, &mut self.chunk);
         with_engine(shard, &mut guard, |engine| {
             let walk = *self.walk.get_or_insert_with(|| engine.state.policy.walk_start());
@@ -87,6 +93,11 @@ impl<'a> Iter<'a> {
             }
             true
         })
+    }
+
+    /// An error if a part of the cache was skipped because a panic had interrupted a change there.
+    pub(crate) fn was_whole(&self) -> Result<(), Error> {
+        if self.is_poisoned { Err(Error::Poisoned) } else { Ok(()) }
     }
 
     /// Ends the walk of this shard, if one has begun, so that the policy frees its place.

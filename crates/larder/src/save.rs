@@ -144,12 +144,14 @@ pub struct Loaded {
 impl Cache {
     /// Writes all entries that are live at `now` to `out`, first those to be evicted first, and
     /// returns their number. Other threads can read and write meanwhile. Each entry is as it was at
-    /// one moment of the save, not all at the same moment. Writes pieces of about 256 KiB.
+    /// one moment of the save, not all at the same moment. Writes pieces of about 256 KiB. Of a
+    /// poisoned cache ([`Error::Poisoned`]) no valid save is written.
     pub fn save_to(&self, out: &mut impl Write, now: Seconds) -> io::Result<u64> {
         out.write_all(&head(now))?;
         let mut chunk = Chunk::new();
         let mut total = 0u64;
-        for entry in self.iter(now) {
+        let mut entries = self.iter(now);
+        for entry in entries.by_ref() {
             chunk.push(&entry);
             total += 1;
             if chunk.bytes.len() >= CHUNK_HEAD_BYTES + CHUNK_BYTES {
@@ -159,6 +161,8 @@ impl Cache {
         if chunk.entries > 0 {
             chunk.write(out)?;
         }
+        // Without the end, the rest would pass for all.
+        entries.was_whole().map_err(io::Error::other)?;
         chunk.bytes.extend_from_slice(&total.to_le_bytes());
         chunk.write(out)?;
         out.flush()?;

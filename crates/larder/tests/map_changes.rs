@@ -105,6 +105,35 @@ fn changes_see_the_latest() {
     assert_eq!(map.compute(&b"k"[..], |_| Change::Remove).unwrap(), None);
 }
 
+/// A load does not overwrite a change that came while it ran, also not one that removed; and a
+/// change decides again about a value that a load stored meanwhile.
+#[test]
+fn a_load_and_a_change_meet() {
+    let (map, _) = manual(1 << 20);
+    let insert = |value: u8| move |_: Option<&Vec<u8>>| Change::Insert(vec![value], Ttl::FOREVER);
+    let loaded = map.get_or_insert_with(&b"k"[..], || {
+        map.compute(&b"k"[..], insert(2)).unwrap();
+        vec![1]
+    });
+    assert_eq!((loaded, map.get(&b"k"[..])), (vec![1], Some(vec![2])));
+    let loaded = map.get_or_insert_with(&b"r"[..], || {
+        map.compute(&b"r"[..], insert(2)).unwrap();
+        assert_eq!(map.take(&b"r"[..]).unwrap(), Some(vec![2]));
+        vec![1]
+    });
+    assert_eq!((loaded, map.get(&b"r"[..])), (vec![1], None));
+    let mut seen = Vec::new();
+    let old = map.compute(&b"c"[..], |there| {
+        seen.push(there.cloned());
+        if seen.len() == 1 {
+            assert_eq!(map.get_or_insert_with(&b"c"[..], || vec![5]), [5]);
+        }
+        Change::Update(vec![6])
+    });
+    assert_eq!((old.unwrap(), seen), (Some(vec![5]), vec![None, Some(vec![5])]));
+    assert_eq!(map.get(&b"c"[..]), Some(vec![6]));
+}
+
 /// An update keeps the expiry that the entry has when it is applied, also if another write gave the
 /// same value another expiry meanwhile.
 #[test]

@@ -37,7 +37,8 @@ impl<K: DecodeKey + ?Sized, V: Value> Map<K, V> {
     /// ```
     pub fn retain(&self, mut keep: impl FnMut(&K::Owned, &V) -> bool) -> Result<u64, Error> {
         let mut removed = 0;
-        for entry in self.cache().iter(self.now()) {
+        let mut entries = self.cache().iter(self.now());
+        for entry in entries.by_ref() {
             if decoded::<K, V>(&entry).is_none_or(|(key, value)| keep(&key, &value)) {
                 continue;
             }
@@ -45,6 +46,7 @@ impl<K: DecodeKey + ?Sized, V: Value> Map<K, V> {
             let is_removed = self.inner.pool.change(entry.key(), Some(&there), None, self.now())?;
             removed += u64::from(is_removed);
         }
+        entries.was_whole()?;
         Ok(removed)
     }
 }
