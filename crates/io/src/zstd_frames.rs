@@ -94,9 +94,7 @@ impl Encoder {
         if is_made.is_err() {
             self.frames = compressor(CompressionLevel::Fastest);
         }
-        let is_sound = matches!(is_made, Ok(true))
-            && self.decoder.frame(&self.made, content.len(), &mut self.decoded).is_ok()
-            && self.decoded == content;
+        let is_sound = matches!(is_made, Ok(true)) && self.comes_back(content);
         match is_sound {
             true => out.extend_from_slice(&self.made),
             false => self.stored(content, out),
@@ -107,6 +105,12 @@ impl Encoder {
     pub fn stored(&mut self, content: &[u8], out: &mut Vec<u8>) {
         encode(&mut compressor(CompressionLevel::Uncompressed), content, &mut self.made);
         out.extend_from_slice(&self.made);
+    }
+
+    /// True if the decoder makes this content of the frame.
+    fn comes_back(&mut self, content: &[u8]) -> bool {
+        self.decoded.resize(content.len(), 0);
+        self.decoder.frame(&self.made, &mut self.decoded).is_ok() && self.decoded == content
     }
 }
 
@@ -150,29 +154,18 @@ impl fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// Replaces `out` by the content of the frame that `bytes` is, `content_bytes` long. After an
-    /// error `out` is empty.
-    pub fn frame(
-        &mut self,
-        bytes: &[u8],
-        content_bytes: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Damaged> {
-        out.clear();
-        let result = self.decode(bytes, content_bytes, out);
+    /// Fills `out` with the content of the frame that `bytes` is, and that is as long. After an error
+    /// `out` is zeros.
+    pub fn frame(&mut self, bytes: &[u8], out: &mut [u8]) -> Result<(), Damaged> {
+        let result = self.decode(bytes, out);
         if result.is_err() {
-            out.clear();
+            out.fill(0);
         }
         result
     }
 
-    fn decode(
-        &mut self,
-        mut bytes: &[u8],
-        wanted: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Damaged> {
-        if wanted > CONTENT_BYTES_MAX {
+    fn decode(&mut self, mut bytes: &[u8], mut out: &mut [u8]) -> Result<(), Damaged> {
+        if out.len() > CONTENT_BYTES_MAX {
             return Err(Damaged);
         }
         self.frame.set_max_window_size(CONTENT_BYTES_MAX as u64);
@@ -181,14 +174,14 @@ impl Decoder {
         while !self.frame.is_finished() {
             let step = BlockDecodingStrategy::UptoBlocks(1);
             self.frame.decode_blocks(&mut bytes, step).map_err(|_| Damaged)?;
-            self.frame.collect_to_writer(&mut *out).map_err(|_| Damaged)?;
-            if out.len() > wanted {
+            // The slice takes what it has room for: the rest can still be collected.
+            self.frame.collect_to_writer(&mut out).map_err(|_| Damaged)?;
+            if self.frame.can_collect() > 0 {
                 return Err(Damaged);
             }
         }
-        self.frame.collect_to_writer(&mut *out).map_err(|_| Damaged)?;
         let stated = self.frame.get_checksum_from_data();
-        let is_sound = out.len() == wanted
+        let is_sound = out.is_empty()
             && bytes.is_empty()
             && stated.is_some()
             && stated == self.frame.get_calculated_checksum();
@@ -246,11 +239,10 @@ mod tests {
         let list = FrameList::read(file).unwrap();
         let (mut decoder, mut whole, mut damaged) = (Decoder::default(), Vec::new(), 0);
         for frame in list.frames() {
-            let (mut bytes, mut content) = (vec![0; frame.bytes as usize], Vec::new());
+            let mut bytes = vec![0; frame.bytes as usize];
+            let mut content = vec![0; frame.content_bytes as usize];
             file.read_exact_at(&mut bytes, frame.start).unwrap();
-            let result = decoder.frame(&bytes, frame.content_bytes as usize, &mut content);
-            damaged += usize::from(result.is_err());
-            content.resize(frame.content_bytes as usize, 0);
+            damaged += usize::from(decoder.frame(&bytes, &mut content).is_err());
             assert_eq!(whole.len() as u64, frame.content_start);
             whole.extend(content);
         }
@@ -287,14 +279,14 @@ mod tests {
         let mut random = larder_testkit::random::Random(1);
         let noise: Vec<u8> = (0..CONTENT_BYTES).map(|_| random.below(256) as u8).collect();
         for content in [&noise[..], &[0; CONTENT_BYTES], &noise[..1024], &[7; 9], b""] {
-            let (mut out, mut found) = (Vec::new(), Vec::new());
+            let (mut out, mut found) = (Vec::new(), vec![0; content.len()]);
             Encoder::default().frame(content, &mut out);
             assert!(out.len() <= content.len() + AROUND_BYTES_MAX, "{}", out.len());
-            assert_eq!(Decoder::default().frame(&out, content.len(), &mut found), Ok(()));
+            assert_eq!(Decoder::default().frame(&out, &mut found), Ok(()));
             assert!(found == content);
             out.clear();
             Encoder::default().stored(content, &mut out);
-            assert_eq!(Decoder::default().frame(&out, content.len(), &mut found), Ok(()));
+            assert_eq!(Decoder::default().frame(&out, &mut found), Ok(()));
             assert!(found == content && out.len() >= content.len());
         }
     }
@@ -345,9 +337,9 @@ mod tests {
         #[test]
         fn any_content(seed: u64, bytes in 0usize..CONTENT_BYTES) {
             let content = content(seed, bytes);
-            let (mut out, mut found) = (Vec::new(), Vec::new());
+            let (mut out, mut found) = (Vec::new(), vec![0; bytes]);
             Encoder::default().frame(&content, &mut out);
-            prop_assert_eq!(Decoder::default().frame(&out, bytes, &mut found), Ok(()));
+            prop_assert_eq!(Decoder::default().frame(&out, &mut found), Ok(()));
             prop_assert!(found == content);
         }
     }

@@ -4,18 +4,19 @@
 //! are kept ([`CACHED_MAX`]). The content of a damaged frame reads as zeros, which are no block: a
 //! walk skips them as it skips any damage, and packets in them are counted as damaged.
 //!
-//! A reader that knows which places it will read says so ([`Source::expect`]): then frames are decoded
-//! ahead, some at a time, on all cores.
+//! A reader that knows which places it will read says so ([`Source::expect`]): then threads decode the
+//! next frames, [`BATCH`] each, while the reader is busy with those before.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 
 use larder_io::mapped::Mapped;
-use larder_io::zstd_frames::{Decoder, FrameList};
+use larder_io::zstd_frames::{CONTENT_BYTES, Decoder, Frame, FrameList};
 
 use crate::files::{self, HEADER_BYTES_MAX, Identity, Kind};
 use crate::options::SEGMENT_BYTES_MAX;
@@ -23,14 +24,60 @@ use crate::options::SEGMENT_BYTES_MAX;
 /// Decoded frames that are kept: a block may lie in two, and packets of a flow are near each other.
 const CACHED_MAX: usize = 4;
 
-/// Frames that are decoded ahead, at most, and threads that do it.
-const AHEAD_MAX: usize = 32;
-const THREADS_MAX: usize = 8;
-/// Fewer frames are not worth a thread.
-const OF_THREAD_MIN: usize = 8;
+/// Frames that a thread decodes; for two batches or fewer none is started.
+const BATCH: usize = 8;
 
-/// Decoders for the next segments: a new one costs more than a frame.
-static DECODERS: Mutex<Vec<Decoder>> = Mutex::new(Vec::new());
+/// Threads that decode ahead, at most. There is one for each core.
+const THREADS_MAX: usize = 8;
+static THREADS: LazyLock<usize> =
+    LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX));
+
+/// What the next segments need: a new decoder costs more than a frame, and memory that is new to the
+/// process a fifth as much as its content.
+static SPARE: Mutex<Spare> = Mutex::new(Spare { workers: Vec::new(), contents: Vec::new() });
+
+#[derive(Debug)]
+struct Spare {
+    /// At most [`THREADS_MAX`].
+    workers: Vec<Worker>,
+    /// Of [`CONTENT_BYTES`] at most; no more than a segment has at a time.
+    contents: Vec<Vec<u8>>,
+}
+
+impl Spare {
+    fn lock() -> MutexGuard<'static, Spare> {
+        SPARE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn give_back(&mut self, contents: impl Iterator<Item = Vec<u8>>) {
+        let room = (THREADS_MAX * BATCH + CACHED_MAX).saturating_sub(self.contents.len());
+        let contents = contents.filter(|content| content.capacity() <= CONTENT_BYTES);
+        self.contents.extend(contents.take(room));
+    }
+}
+
+/// Decodes frames of a file.
+#[derive(Debug, Default)]
+struct Worker {
+    decoder: Decoder,
+    encoded: Vec<u8>,
+}
+
+impl Worker {
+    /// Fills `content`. The content of a damaged frame is zeros; returns whether it is damaged.
+    fn decode(&mut self, file: &File, frame: Frame, content: &mut [u8]) -> io::Result<bool> {
+        self.encoded.resize(frame.bytes as usize, 0);
+        match file.read_exact_at(&mut self.encoded, frame.start) {
+            // Another program made the file shorter.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                content.fill(0);
+                Ok(true)
+            }
+            Err(error) => Err(error),
+            Ok(()) => Ok(self.decoder.frame(&self.encoded, content).is_err()),
+        }
+    }
+}
 
 /// Content of a compressed segment, at most; more is not read. The last batch of a segment may
 /// exceed its size.
@@ -121,9 +168,7 @@ impl Source {
                 }
             }
         }
-        // The next one is at the end.
-        expected.reverse();
-        compressed.expected = expected;
+        compressed.expect(expected);
     }
 
     /// Bytes of the file that are no frames.
@@ -178,13 +223,14 @@ impl Source {
                 bytes => Mapped::read_only(file, bytes.unwrap_or(usize::MAX)).map(Whole::Mapped),
             },
             Source::Compressed(compressed) => {
-                compressed.expected = (0..compressed.frames.frames().len()).rev().collect();
-                let mut out = Vec::new();
-                while (out.len() as u64) < bytes.min(compressed.bytes()) {
+                compressed.expect((0..compressed.frames.frames().len()).collect());
+                let bytes = bytes.min(compressed.bytes());
+                let mut out = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
+                while (out.len() as u64) < bytes {
                     let (Ok(from) | Err(from)) = compressed.from(out.len() as u64)?;
-                    out.extend_from_slice(from);
+                    let rest = usize::try_from(bytes - out.len() as u64).unwrap_or(usize::MAX);
+                    out.extend_from_slice(&from[..from.len().min(rest)]);
                 }
-                out.truncate(usize::try_from(bytes).unwrap_or(usize::MAX));
                 Ok(Whole::Decoded(out))
             }
         }
@@ -194,12 +240,14 @@ impl Source {
 /// A compressed segment.
 #[derive(Debug)]
 pub(crate) struct Compressed {
-    file: File,
-    frames: FrameList,
+    file: Arc<File>,
+    frames: Arc<FrameList>,
     /// The last used first.
     cached: Vec<Cached>,
     /// Frames that will be used; the next one is the last.
     expected: Vec<usize>,
+    /// The next ones of them, in work.
+    ahead: VecDeque<Ahead>,
 }
 
 #[derive(Debug)]
@@ -209,12 +257,26 @@ struct Cached {
     is_damaged: bool,
 }
 
+/// Frames that a thread decodes.
+#[derive(Debug)]
+struct Ahead {
+    numbers: Vec<usize>,
+    thread: JoinHandle<io::Result<Vec<Cached>>>,
+}
+
 impl Compressed {
     /// Reads the places of its frames.
     pub fn new(file: File) -> io::Result<Compressed> {
-        let frames = FrameList::read(&file)?;
-        let (cached, expected) = Default::default();
-        Ok(Compressed { file, frames, cached, expected })
+        let frames = Arc::new(FrameList::read(&file)?);
+        let (cached, expected, ahead) = Default::default();
+        Ok(Compressed { file: Arc::new(file), frames, cached, expected, ahead })
+    }
+
+    /// Numbers of frames that will be used, in order.
+    fn expect(&mut self, mut numbers: Vec<usize>) {
+        self.ahead.clear();
+        numbers.reverse();
+        self.expected = numbers;
     }
 
     /// Bytes of the content.
@@ -239,80 +301,89 @@ impl Compressed {
             Some(0) => {}
             Some(at) => self.cached[..=at].rotate_right(1),
             None => {
-                let numbers = self.with_next(number);
-                let decoded = decode_all(&self.file, &self.frames, &numbers)?;
-                self.cached.truncate(CACHED_MAX - 1);
+                self.let_go(CACHED_MAX - 1);
+                let decoded = match self.take_ahead(number) {
+                    Some(decoded) => decoded?,
+                    None => decode(&self.file, &self.frames, &[number])?,
+                };
                 self.cached.splice(..0, decoded);
+                let at = self.cached.iter().position(|cached| cached.frame == number);
+                self.cached[..=at.unwrap_or(0)].rotate_right(1);
             }
         }
         Ok(&self.cached[0])
     }
 
-    /// This frame, and those that are expected after it.
-    fn with_next(&mut self, number: usize) -> Vec<usize> {
-        while self.expected.last().is_some_and(|expected| *expected < number) {
-            self.expected.pop();
+    /// Gives back the frames that were used least lately, all but `kept`.
+    fn let_go(&mut self, kept: usize) {
+        let old = self.cached.drain(kept.min(self.cached.len())..);
+        Spare::lock().give_back(old.map(|cached| cached.content));
+    }
+
+    /// The frames that were decoded ahead with this one, if it was expected; those before it are not
+    /// any more.
+    fn take_ahead(&mut self, number: usize) -> Option<io::Result<Vec<Cached>>> {
+        while self.ahead.front().is_some_and(|ahead| ahead.numbers.last() < Some(&number)) {
+            self.ahead.pop_front();
         }
-        let mut numbers = vec![number];
-        if self.expected.pop_if(|expected| *expected == number).is_some() {
-            while numbers.len() < AHEAD_MAX
-                && let Some(next) = self.expected.pop()
-            {
-                numbers.push(next);
+        if self.ahead.is_empty() {
+            while self.expected.last().is_some_and(|expected| *expected < number) {
+                self.expected.pop();
+            }
+            let is_worth_it = *THREADS > 1 && self.expected.len() > 2 * BATCH;
+            if self.expected.last() != Some(&number) || !is_worth_it {
+                return None;
             }
         }
-        numbers
+        self.start();
+        let ahead = self.ahead.pop_front_if(|ahead| ahead.numbers.contains(&number))?;
+        self.start();
+        // Without the other thread this one does it.
+        ahead.thread.join().ok()
     }
-}
 
-/// Decodes frames, on several threads if they are many.
-fn decode_all(file: &File, frames: &FrameList, numbers: &[usize]) -> io::Result<Vec<Cached>> {
-    let threads = match numbers.len() / OF_THREAD_MIN {
-        0 | 1 => 1,
-        most => thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX).min(most),
-    };
-    let mut parts = numbers.chunks(numbers.len().div_ceil(threads));
-    let own = parts.next().unwrap_or_default();
-    thread::scope(|scope| {
-        let others: Vec<_> = parts
-            .map(|part| {
-                (part, thread::Builder::new().spawn_scoped(scope, || decode(file, frames, part)))
-            })
-            .collect();
-        let mut decoded = decode(file, frames, own)?;
-        for (part, other) in others {
-            // Without another thread this one does it.
-            decoded.extend(match other.ok().and_then(|thread| thread.join().ok()) {
-                Some(of_other) => of_other?,
-                None => decode(file, frames, part)?,
-            });
+    /// Starts threads for the next expected frames.
+    fn start(&mut self) {
+        while self.ahead.len() < *THREADS && !self.expected.is_empty() {
+            let from = self.expected.len().saturating_sub(BATCH);
+            let numbers: Vec<usize> = self.expected[from..].iter().rev().copied().collect();
+            let (file, frames) = (Arc::clone(&self.file), Arc::clone(&self.frames));
+            let of_thread = numbers.clone();
+            let decode = move || decode(&file, &frames, &of_thread);
+            match thread::Builder::new().name("find-decode".into()).spawn(decode) {
+                Ok(thread) => self.ahead.push_back(Ahead { numbers, thread }),
+                // Frames are then decoded when they are used.
+                Err(_) => return,
+            }
+            self.expected.truncate(from);
         }
-        Ok(decoded)
-    })
+    }
 }
 
 fn decode(file: &File, frames: &FrameList, numbers: &[usize]) -> io::Result<Vec<Cached>> {
-    let pool = || DECODERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut decoder = pool().pop().unwrap_or_default();
-    let mut encoded = Vec::new();
+    let (mut worker, mut contents) = {
+        let mut spare = Spare::lock();
+        let from = spare.contents.len().saturating_sub(numbers.len());
+        (spare.workers.pop().unwrap_or_default(), spare.contents.split_off(from))
+    };
     let mut decoded = Vec::with_capacity(numbers.len());
     for number in numbers {
         let frame = frames.frames()[*number];
-        let content_bytes = frame.content_bytes as usize;
-        let mut content = Vec::new();
-        encoded.resize(frame.bytes as usize, 0);
-        let is_damaged = match file.read_exact_at(&mut encoded, frame.start) {
-            // Another program made the file shorter.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => true,
-            Err(error) => return Err(error),
-            Ok(()) => decoder.frame(&encoded, content_bytes, &mut content).is_err(),
-        };
-        content.resize(content_bytes, 0);
+        let mut content = contents.pop().unwrap_or_default();
+        content.resize(frame.content_bytes as usize, 0);
+        let is_damaged = worker.decode(file, frame, &mut content)?;
         decoded.push(Cached { frame: *number, content, is_damaged });
     }
-    let mut pool = pool();
-    if pool.len() < THREADS_MAX {
-        pool.push(decoder);
+    let mut spare = Spare::lock();
+    spare.give_back(contents.into_iter());
+    if spare.workers.len() < THREADS_MAX {
+        spare.workers.push(worker);
     }
     Ok(decoded)
+}
+
+impl Drop for Compressed {
+    fn drop(&mut self) {
+        self.let_go(0);
+    }
 }

@@ -133,7 +133,8 @@ impl Opened {
         Ok(())
     }
 
-    /// Reads each of its packets, if that was not done.
+    /// Reads each of its packets, if that was not done. A segment that was decoded for it is kept: its
+    /// packets are shown next.
     pub fn walk(&mut self, seed: u64) -> io::Result<()> {
         if self.flows.is_none() {
             let mut flows = Flows::new(seed);
@@ -146,7 +147,6 @@ impl Opened {
             let bytes = walked.hole_bytes() + behind;
             self.damage = damage_of(self.index.identity.number, bytes, Some(packets));
             self.flows = Some(flows);
-            self.let_go();
         }
         Ok(())
     }
