@@ -17,6 +17,8 @@
 //! an insert has room, and unused sizes cost nothing. A page is 1/256 of the arena, from 1 to 64
 //! KiB; the largest value fills one page, up to 32 KiB.
 
+mod shape;
+
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -30,11 +32,12 @@ use crate::error::Error;
 use crate::evicted::{Batch, Evicted, Listener, Notifier};
 use crate::feedback::{FEEDBACK_BYTES, epoch_shift};
 use crate::hash::Hasher;
-use crate::index::{DISPLACED_BYTES, Displaced, IndexMode, Placement};
+use crate::index::{Displaced, IndexMode, Placement};
 use crate::policy::Policy;
 use crate::position::POSITION_SHARDS;
 use crate::shared::{KEY_BYTES_MAX, PublishedLookups, Shared, VALUE_BYTES_MAX};
 use crate::time::{Seconds, SyncMode, Ticks};
+use shape::Shape;
 
 /// Log records per operation, on average, at most: an entry, an eviction, and a mask for one in
 /// five of each.
@@ -67,8 +70,6 @@ const RESERVE_PAGES_MIN: usize = 8;
 /// The smallest slot that is leased in place, in bytes. Copying a smaller value costs about as much
 /// as counting a lease.
 const LEASE_SLOT_BYTES: usize = 1 << 10;
-/// Memory that no other part counts: the handle, the locks, the class tables.
-const FIXED_BYTES: usize = 16 << 10;
 
 /// The settings of a cache. See [`Cache::builder`].
 #[derive(Debug, Clone)]
@@ -88,6 +89,8 @@ pub struct Builder {
     stale: Seconds,
     sync: SyncMode,
     listener: Option<Listener>,
+    /// The listener gets removed and replaced entries, too.
+    reports_removals: bool,
     lease_bytes_max: u64,
     index_mode: IndexMode,
 }
@@ -115,6 +118,7 @@ impl Default for Builder {
             stale: Seconds(0),
             sync: SyncMode::Periodic(Ticks::ms(10)),
             listener: None,
+            reports_removals: false,
             lease_bytes_max: 0,
             index_mode: IndexMode::Replicated,
         }
@@ -204,10 +208,10 @@ impl Builder {
         self
     }
 
-    /// Calls `listener` with every entry that is evicted, not with entries that are removed or
-    /// replaced. The thread whose write evicted them makes the calls, before that write returns and
-    /// without a lock. Entries are copied for it: at most 256, or 64 KiB and the evictions of one
-    /// write, at a time.
+    /// Calls `listener` with every entry that is evicted; for those that are removed or replaced see
+    /// [`Builder::on_removed`]. A cache has one listener, the last that was set. The thread whose
+    /// write evicted them makes the calls, before that write returns and without a lock. Entries
+    /// are copied for it: at most 256, or 64 KiB and the evictions of one write, at a time.
     ///
     /// The listener may use the cache through any API. Evictions by its own writes are reported
     /// too, by the outermost call and after the listener returned. A listener that inserts on every
@@ -217,6 +221,17 @@ impl Builder {
     /// remaining entries.
     pub fn on_evicted(mut self, listener: impl Fn(Evicted<'_>) + Send + Sync + 'static) -> Self {
         self.listener = Some(Listener(Arc::new(listener)));
+        self.reports_removals = false;
+        self
+    }
+
+    /// As [`Builder::on_evicted`], and calls `listener` also with every entry that a caller removes
+    /// ([`crate::Cause::Removed`]) or replaces ([`crate::Cause::Replaced`]). So each value that was
+    /// stored is reported once when it leaves, except by the drop of the cache. Costs a copy of the
+    /// old value for each write.
+    pub fn on_removed(mut self, listener: impl Fn(Evicted<'_>) + Send + Sync + 'static) -> Self {
+        self = self.on_evicted(listener);
+        self.reports_removals = true;
         self
     }
 
@@ -304,6 +319,7 @@ impl Builder {
                 counts: Counts::default(),
                 drain_rest: 0,
                 evicted: self.listener.is_some().then(Batch::default),
+                reports_removals: self.reports_removals,
             };
             Ok(Arc::new(Shard::new_in(&memory, config, state)?))
         };
@@ -477,39 +493,6 @@ impl Builder {
             policy: self.policy,
             feedback_bytes: if self.wants_reads() { FEEDBACK_BYTES } else { 0 },
         }
-    }
-}
-
-/// The parts of a shard's budget.
-struct Shape {
-    config: Config,
-    limits: Limits,
-    reserve_bytes: u64,
-    policy: Policy,
-    /// For each reader.
-    feedback_bytes: usize,
-}
-
-impl Shape {
-    /// The length of a shard's mapping, in bytes.
-    fn mapped_bytes(&self) -> usize {
-        let numbers = self.config.buckets * WAYS;
-        self.config.main_bytes()
-            + Memory::bytes_for::<u64>(self.config.buckets)
-            + self.policy.mapped_bytes(numbers, self.limits.entries_max)
-    }
-
-    /// The bytes of a shard with the index replicas of this many readers.
-    fn bytes(&self, readers: usize) -> u64 {
-        let buckets = self.config.buckets;
-        let policy = self.policy.bytes(buckets * WAYS, self.limits.entries_max);
-        let side = (buckets * DISPLACED_BYTES) as u64 + policy as u64;
-        let config = Config { readers_max: readers, ..self.config };
-        let each = 256 + self.feedback_bytes;
-        (config.bytes())
-            .saturating_add(side)
-            .saturating_add((readers as u64).saturating_mul(each as u64))
-            .saturating_add(FIXED_BYTES as u64)
     }
 }
 

@@ -69,6 +69,8 @@ pub(crate) struct State {
     pub drain_rest: u32,
     /// Copies of the entries evicted in this lock hold, if there is a listener.
     pub evicted: Option<Batch>,
+    /// Removed and replaced entries are copied, too.
+    pub reports_removals: bool,
 }
 
 /// Main and the engine's state together, while the lock is held.
@@ -139,6 +141,7 @@ impl Engine<'_> {
         self.make_room(charge, freed, found, now);
         match found {
             Some((bucket, way)) => {
+                self.keep_copy(bucket, way, Cause::Replaced, now);
                 let tag_word = self.main.bucket(bucket).tag(way);
                 self.main.put(bucket, way, tag_word, slot);
                 self.state.policy.updated(number(bucket, way));
@@ -170,6 +173,7 @@ impl Engine<'_> {
             return Ok(false);
         }
         let (bucket, way) = (found.bucket, found.way);
+        self.keep_copy(bucket, way, Cause::Removed, now);
         self.take_out(bucket, way);
         self.state.counts.removed += 1;
         Ok(true)
@@ -225,12 +229,14 @@ impl Engine<'_> {
         true
     }
 
-    /// Copies an entry that is about to be evicted, if there is a listener, and returns the cause.
+    /// Copies an entry that is about to leave, if there is a listener for it, and returns the cause.
     /// Without a listener the slot is not read, which would cost 6 % of an insert into a full table
     /// (399 to 424 ns, 1 M entries of 38 bytes, busy machine).
     fn keep_copy(&mut self, bucket: usize, way: usize, cause: Cause, now: Seconds) -> Cause {
         let mut cause = cause;
+        let is_removal = matches!(cause, Cause::Removed | Cause::Replaced);
         if let Some(batch) = &mut self.state.evicted
+            && (self.state.reports_removals || !is_removal)
             && let Some(slot) = self.main.slot(bucket, way)
         {
             if is_dead(slot.expires(), self.state.stale, now) {

@@ -1,4 +1,5 @@
-//! Reports of evictions to the cache's listener.
+//! Reports of evictions to the cache's listener, and of removed and replaced entries if it wants
+//! those.
 //!
 //! ```text
 //! evicted under the lock: copied into the batch -> lock released -> listener called, entry by entry
@@ -39,7 +40,7 @@ const INSERTS_EACH: usize = 4;
 /// Further inserts from within a listener, per outermost call.
 const INSERTS_MORE: usize = 16;
 
-/// Why an entry was evicted.
+/// Why an entry left the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
@@ -49,9 +50,13 @@ pub enum Cause {
     Expired,
     /// Its bucket and all buckets around were full. Rare: none in ten million inserts.
     Conflict,
+    /// A caller removed it. See [`crate::Builder::on_removed`], also for `Replaced`.
+    Removed,
+    /// A caller stored another value under its key.
+    Replaced,
 }
 
-/// An evicted entry.
+/// An entry that was evicted, removed or replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Evicted<'a> {
@@ -59,7 +64,7 @@ pub struct Evicted<'a> {
     pub key: &'a [u8],
     /// Its value.
     pub value: &'a [u8],
-    /// Why it was evicted.
+    /// Why it left.
     pub cause: Cause,
 }
 
