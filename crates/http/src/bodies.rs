@@ -5,9 +5,8 @@
 //!                                      -> evict(), to free memory: the record then leads to no body, which is a miss
 //! ```
 //!
-//! The engine's own policy decides ([`larder::policy`]), by the number of bodies and not by their
-//! lengths. An evicted body is revoked: its readers continue, and its memory is free when the last
-//! one is done.
+//! A policy decides that knows their lengths ([`larder::policy::size_aware`]). An evicted body is
+//! revoked: its readers continue, and its memory is free when the last one is done.
 //!
 //! Invariant: a [`BodyId`] has a generation, so the ID of a deleted body never finds another body.
 //!
@@ -16,7 +15,7 @@
 
 use std::sync::Arc;
 
-use larder::policy::{Entries, EntryNumber, Partitioned, Replacement};
+use larder::policy::{Entries, EntryNumber, Replacement, SizeAware};
 use larder_mem::object::Object;
 use parking_lot::Mutex;
 
@@ -37,7 +36,7 @@ struct Inner {
     slots: Vec<Slot>,
     slots_max: usize,
     free: Vec<EntryNumber>,
-    policy: Partitioned,
+    policy: SizeAware,
     evicted: u64,
 }
 
@@ -60,6 +59,11 @@ impl Entries for Known<'_> {
     fn key(&self, entry: EntryNumber) -> u64 {
         self.0.get(entry as usize).map_or(0, |slot| slot.key)
     }
+
+    fn size(&self, entry: EntryNumber) -> u64 {
+        let object = self.0.get(entry as usize).and_then(|slot| slot.object.as_ref());
+        object.map_or(1, |object| object.bytes_held())
+    }
 }
 
 impl BodyId {
@@ -76,7 +80,7 @@ impl Bodies {
     /// Room for this many bodies.
     pub fn new(bodies_max: usize) -> Result<Bodies, larder::Error> {
         let slots_max = bodies_max.clamp(16, BODIES_MAX);
-        let policy = Partitioned::new(slots_max, slots_max as u64)?;
+        let policy = SizeAware::new(slots_max, slots_max as u64)?;
         let inner = Inner { slots: Vec::new(), slots_max, free: Vec::new(), policy, evicted: 0 };
         Ok(Bodies { inner: Mutex::new(inner) })
     }
@@ -172,5 +176,54 @@ impl Inner {
 fn revoke(object: Option<Arc<Object>>) {
     if let Some(object) = object {
         object.revoke();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_mem::object::{Kind, Notice, ObjectStore, Plan, Post, Room, StoreOptions};
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Nowhere;
+
+    impl Post for Nowhere {
+        fn post(&self, _notice: Notice) {}
+    }
+
+    fn body(store: &ObjectStore, bytes: usize) -> Arc<Object> {
+        let plan = Plan { loop_number: 0, bytes: Some(bytes as u64), kind: Kind::Stored };
+        let mut filler = store.create(plan);
+        let mut rest = bytes;
+        while rest > 0 {
+            let Room::Memory(room) = filler.room(rest) else { panic!("there is room") };
+            let part = room.len().min(rest);
+            room[..part].fill(7);
+            filler.wrote(part);
+            rest -= part;
+        }
+        let object = filler.object().clone();
+        filler.seal();
+        object
+    }
+
+    /// Of bodies that were requested alike, a large one is evicted first; one that was requested
+    /// often stays.
+    #[test]
+    fn large_bodies_are_evicted_first() {
+        let store = ObjectStore::new(StoreOptions::of(64 << 20), Arc::new(Nowhere)).unwrap();
+        let bodies = Bodies::new(100).unwrap();
+        let mut ids = Vec::new();
+        for number in 0u8..30 {
+            let bytes = if number % 10 == 9 { 4 << 20 } else { 20 << 10 };
+            ids.push(bodies.insert(&[number; size_of::<Key>()], body(&store, bytes)));
+        }
+        (0..15).for_each(|_| _ = bodies.get(ids[29]));
+        assert!(bodies.evict(7 << 20) >= 7 << 20);
+        let there: Vec<bool> = ids.iter().map(|id| bodies.get(*id).is_some()).collect();
+        let expected: Vec<bool> = (0..30).map(|number| number != 9 && number != 19).collect();
+        assert_eq!(there, expected);
+        assert_eq!(bodies.counts(), (28, 2));
     }
 }

@@ -11,10 +11,11 @@
 //!
 //! Bounds: memory is reserved at the start, in proportion to the capacity. Calls are O(1) amortized: what one
 //! `evict` walks over was put there by as many hits before, and W-TinyLFU halves its counts once in ten
-//! capacities of them.
+//! capacities of them. Those of GDSF are O(log n).
 
 mod arc;
 mod clock;
+mod gdsf;
 mod ghosts;
 mod lfu;
 mod lirs;
@@ -33,10 +34,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use larder::Error;
-use larder::policy::{Fifo, Partitioned, Replacement};
+use larder::policy::{Fifo, Partitioned, Replacement, SizeAware};
 
 pub use arc::Arc;
 pub use clock::Clock;
+pub use gdsf::Gdsf;
 pub use lfu::Lfu;
 pub use lirs::Lirs;
 pub use lru::Lru;
@@ -67,6 +69,8 @@ pub enum Kind {
     Partitioned,
     /// The engine's first in, first out.
     Fifo,
+    /// The policy of larder http's bodies: [`larder::policy::size_aware`].
+    SizeAware,
     /// Least recently used.
     Lru,
     /// Algorithm 1 of Shi et al., with one choice for each that it leaves open.
@@ -91,6 +95,8 @@ pub enum Kind {
     WTinyLfuClimb,
     /// LFU among the entries of the cache.
     Lfu,
+    /// GDSF.
+    Gdsf,
     /// Random replacement.
     Random,
 }
@@ -107,9 +113,10 @@ const fn reading(promotion: Promotion) -> Kind {
 }
 
 /// Names, in the order in which help lists them.
-const NAMES: [(&str, Kind); 17] = [
+const NAMES: [(&str, Kind); 19] = [
     ("partitioned", Kind::Partitioned),
     ("fifo", Kind::Fifo),
+    ("size-aware", Kind::SizeAware),
     ("lru", Kind::Lru),
     ("paper", reading(Promotion::Listing)),
     ("paper:second", reading(Promotion::SecondAccess)),
@@ -124,6 +131,7 @@ const NAMES: [(&str, Kind); 17] = [
     ("w-tinylfu", Kind::WTinyLfu),
     ("w-tinylfu-climb", Kind::WTinyLfuClimb),
     ("lfu", Kind::Lfu),
+    ("gdsf", Kind::Gdsf),
     ("random", Kind::Random),
 ];
 
@@ -172,6 +180,7 @@ impl Kind {
         Ok(match self {
             Kind::Partitioned => visitor.visit(Partitioned::new(numbers, entries_max)?),
             Kind::Fifo => visitor.visit(Fifo::new(numbers)?),
+            Kind::SizeAware => visitor.visit(SizeAware::new(numbers, entries_max)?),
             Kind::Lru => visitor.visit(Lru::new(numbers)?),
             Kind::Paper(rules) => visitor.visit(Paper::new(numbers, entries_max, rules)?),
             Kind::Clock => visitor.visit(Clock::new(numbers, 1)?),
@@ -184,6 +193,7 @@ impl Kind {
             Kind::WTinyLfu => visitor.visit(WTinyLfu::new(numbers, seed, false)?),
             Kind::WTinyLfuClimb => visitor.visit(WTinyLfu::new(numbers, seed, true)?),
             Kind::Lfu => visitor.visit(Lfu::new(numbers)?),
+            Kind::Gdsf => visitor.visit(Gdsf::new(numbers)?),
             Kind::Random => visitor.visit(Random::new(numbers, seed)?),
         })
     }

@@ -400,6 +400,11 @@ impl Entries for Places {
     fn key(&self, entry: EntryNumber) -> u64 {
         mix(u64::from(self.key_of[entry as usize]))
     }
+
+    #[inline]
+    fn size(&self, entry: EntryNumber) -> u64 {
+        self.bytes.get(entry as usize).map_or(1, |bytes| u64::from(*bytes))
+    }
 }
 
 /// Keys of places where no entry has an end.

@@ -28,6 +28,7 @@ mod fifo;
 mod model;
 pub mod partitioned;
 mod recycle;
+pub mod size_aware;
 mod walks;
 
 use larder_mem::Memory;
@@ -36,6 +37,7 @@ use crate::error::Error;
 
 pub use fifo::Fifo;
 pub use partitioned::Partitioned;
+pub use size_aware::SizeAware;
 pub(crate) use walks::WalkId;
 
 /// Identifies an entry to a policy. Dense, from 0.
@@ -57,6 +59,13 @@ pub trait Entries {
 
     /// The key that [`Replacement::arriving`] got, or would get, for the entry.
     fn key(&self, entry: EntryNumber) -> u64;
+
+    /// The bytes that the entry's eviction frees. [`SizeAware`] asks for them; 1 for all if they
+    /// don't matter.
+    #[inline]
+    fn size(&self, _entry: EntryNumber) -> u64 {
+        1
+    }
 }
 
 /// A replacement policy. The events come in the order of the operations.

@@ -46,7 +46,7 @@ pub const SIM_HIT_RATIO: Command = Command {
     path: &["sim", "hit-ratio"],
     about: "Replay traces against cache policies, and print hit ratios",
     long: "Reads each trace once (twice if it is larger than memory), and replays it against each policy at \
-each capacity, on all cores. The policies partitioned and fifo are the engine's own \
+each capacity, on all cores. The policies partitioned, fifo and size-aware are larder's own \
 code; the others are references. belady is the bound of all policies, for lookups of objects of \
 one size without expiry. Sizes, stores, removals and expiry are simulated if the trace has them.
 
