@@ -44,6 +44,8 @@ struct Inner {
 struct Slot {
     generation: u32,
     key: u64,
+    /// Memory that its eviction frees. Its filler has ended, so it stays as it is.
+    bytes: u64,
     object: Option<Arc<Object>>,
 }
 
@@ -61,8 +63,7 @@ impl Entries for Known<'_> {
     }
 
     fn size(&self, entry: EntryNumber) -> u64 {
-        let object = self.0.get(entry as usize).and_then(|slot| slot.object.as_ref());
-        object.map_or(1, |object| object.bytes_held())
+        self.0.get(entry as usize).map_or(1, |slot| slot.bytes)
     }
 }
 
@@ -85,7 +86,7 @@ impl Bodies {
         Ok(Bodies { inner: Mutex::new(inner) })
     }
 
-    /// Adds a body. Where all numbers are taken, it evicts another.
+    /// Adds a body, whole. Where all numbers are taken, it evicts another.
     pub fn insert(&self, key: &Key, object: Arc<Object>) -> BodyId {
         let key = u64::from_le_bytes(*key.first_chunk().expect("a key is longer"));
         let mut left = None;
@@ -98,12 +99,13 @@ impl Bodies {
             let number = match inner.free.pop() {
                 Some(number) => number,
                 None => {
-                    inner.slots.push(Slot { generation: 0, key: 0, object: None });
+                    inner.slots.push(Slot { generation: 0, key: 0, bytes: 0, object: None });
                     (inner.slots.len() - 1) as EntryNumber
                 }
             };
             let slot = &mut inner.slots[number as usize];
-            (slot.key, slot.object) = (key, Some(object));
+            (slot.key, slot.bytes) = (key, object.bytes_held());
+            slot.object = Some(object);
             let id = BodyId::new(number, slot.generation);
             inner.policy.inserted(number);
             id

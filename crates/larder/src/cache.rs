@@ -113,7 +113,7 @@ impl Cache {
     /// Takes the lock for a few entries at a time. An entry that is inserted, removed, changed or
     /// hit meanwhile may be returned once, twice or not at all. Iterators do not wait for each
     /// other, and do not block writes, removals or saves. A shard that a panic poisoned
-    /// ([`Error::Poisoned`]) is skipped. A live iterator makes each eviction one
+    /// ([`Error::Poisoned`]) is skipped; see [`Iter::was_whole`]. A live iterator makes each eviction one
     /// comparison slower, so drop it when you are done.
     pub fn iter(&self, now: Seconds) -> Iter<'_> {
         Iter::new(&self.shared, now)

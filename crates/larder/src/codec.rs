@@ -368,7 +368,9 @@ pub(crate) fn with_key_of<R>(
     let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
     let head = engine_key.get(..len.min(HEAD_BYTES))?;
     let (rest, value) = stored.split_at_checked(len - head.len())?;
-    with(&[head, rest].concat(), value)
+    let key = [head, rest].concat();
+    let is_its = with_engine_key(&key, |of_key, _| of_key == engine_key);
+    if is_its { with(&key, value) } else { None }
 }
 
 /// The bytes in front of a value that distinguish its key from others of the same digest.

@@ -1,6 +1,7 @@
 //! Keys from their bytes: what a walk over a [`crate::Map`] needs besides [`Key`].
 //!
-//! Invariant: what [`Key::with_key`] passes decodes to an equal key.
+//! Invariant: what [`Key::with_key`] passes decodes to a key with the same bytes. That is an equal
+//! one, but for a `SocketAddr` of IPv6, whose bytes have no flow label and no scope.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;

@@ -239,7 +239,7 @@ impl Engine<'_> {
             && (self.state.reports_removals || !is_removal)
             && let Some(slot) = self.main.slot(bucket, way)
         {
-            if is_dead(slot.expires(), self.state.stale, now) {
+            if !is_removal && is_dead(slot.expires(), self.state.stale, now) {
                 cause = Cause::Expired;
             }
             batch.push(slot.key(), slot.value(), cause);

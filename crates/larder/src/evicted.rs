@@ -50,9 +50,9 @@ pub enum Cause {
     Expired,
     /// Its bucket and all buckets around were full. Rare: none in ten million inserts.
     Conflict,
-    /// A caller removed it. See [`crate::Builder::on_removed`], also for `Replaced`.
+    /// A caller removed it, expired or not. See [`crate::Builder::on_removed`], also for `Replaced`.
     Removed,
-    /// A caller stored another value under its key.
+    /// A caller stored another value under its key, after it had expired or before.
     Replaced,
 }
 
@@ -60,7 +60,7 @@ pub enum Cause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Evicted<'a> {
-    /// Its key.
+    /// Its key in the cache. Of a [`crate::Map`], see [`crate::Map::decode`] for both.
     pub key: &'a [u8],
     /// Its value.
     pub value: &'a [u8],

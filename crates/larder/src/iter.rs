@@ -95,8 +95,9 @@ impl<'a> Iter<'a> {
         })
     }
 
-    /// An error if a part of the cache was skipped because a panic had interrupted a change there.
-    pub(crate) fn was_whole(&self) -> Result<(), Error> {
+    /// An error if a part of the cache was skipped because a panic had interrupted a change there, of
+    /// what was walked up to now.
+    pub fn was_whole(&self) -> Result<(), Error> {
         if self.is_poisoned { Err(Error::Poisoned) } else { Ok(()) }
     }
 

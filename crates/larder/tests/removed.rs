@@ -92,11 +92,11 @@ proptest! {
                 }
                 Step::Remove(key) => {
                     map.remove(&key).unwrap();
-                    wants = vec![Cause::Removed, Cause::Expired];
+                    wants = vec![Cause::Removed];
                 }
                 Step::Take(key) => {
                     map.take(&key).unwrap();
-                    wants = vec![Cause::Removed, Cause::Expired];
+                    wants = vec![Cause::Removed];
                 }
                 Step::Compute(key) => {
                     let value = next();
@@ -116,11 +116,11 @@ proptest! {
                 }
                 Step::Clear => {
                     map.clear().unwrap();
-                    wants = vec![Cause::Removed, Cause::Expired];
+                    wants = vec![Cause::Removed];
                 }
                 Step::Retain => {
                     map.retain(|key, _| key % 2 == 0).unwrap();
-                    wants = vec![Cause::Removed, Cause::Expired];
+                    wants = vec![Cause::Removed];
                 }
             }
             let left = left.lock().unwrap();
@@ -171,17 +171,54 @@ fn threads_lose_no_report() {
 /// With `on_evicted` there is no report of what callers did; the listener that was set last counts.
 #[test]
 fn the_last_listener_counts() {
-    let noted = Left::default();
+    let (evicted, removed) = (Left::default(), Left::default());
     let note = |noted: &Left| {
         let noted = noted.clone();
         move |entry: Evicted<'_>| noted.lock().unwrap().push((number_of(entry.value), entry.cause))
     };
-    let other = Left::default();
-    let builder = Map::<u64, Vec<u8>>::builder().budget(1 << 20);
-    let builder = builder.on_removed(note(&other)).on_evicted(note(&noted));
-    let map: Map<u64, Vec<u8>> = Map::build(builder, Clock::manual(Seconds(1))).unwrap();
-    map.insert(&1, value(1)).unwrap();
-    map.insert(&1, value(2)).unwrap();
-    map.remove(&1).unwrap();
-    assert!(noted.lock().unwrap().is_empty() && other.lock().unwrap().is_empty());
+    let builder = || Map::<u64, Vec<u8>>::builder().budget(256 << 10).shards(1);
+    let builders = [
+        builder().on_removed(note(&removed)).on_evicted(note(&evicted)),
+        builder().on_evicted(note(&evicted)).on_removed(note(&removed)),
+    ];
+    let count = |noted: &Left, cause: Cause| {
+        noted.lock().unwrap().iter().filter(|(_, of)| *of == cause).count()
+    };
+    for (builder, number) in builders.into_iter().zip(0..) {
+        let map: Map<u64, Vec<u8>> = Map::build(builder, Clock::manual(Seconds(1))).unwrap();
+        map.insert(&1, value(1)).unwrap();
+        map.insert(&1, value(2)).unwrap();
+        map.remove(&1).unwrap();
+        assert_eq!(
+            (count(&removed, Cause::Replaced), count(&removed, Cause::Removed)),
+            (number, number)
+        );
+        (0..3000).for_each(|key| map.insert(&key, value(key)).unwrap());
+        assert!(count([&evicted, &removed][number], Cause::Budget) > 1000);
+        assert_eq!(removed.lock().unwrap().is_empty(), number == 0);
+    }
+    assert_eq!(count(&evicted, Cause::Replaced) + count(&evicted, Cause::Removed), 0);
+}
+
+/// A listener of a map decodes keys of any length, and their values.
+#[test]
+fn keys_of_any_length_are_decoded() {
+    let noted = Arc::new(Mutex::new(Vec::new()));
+    let note = {
+        let noted = noted.clone();
+        move |entry: Evicted<'_>| {
+            noted.lock().unwrap().push(Map::<str, u32>::decode(entry.key, entry.value).unwrap());
+        }
+    };
+    let map: Map<str, u32> =
+        Map::build(Map::<str, u32>::builder().budget(1 << 20).on_removed(note), Clock::system())
+            .unwrap();
+    let keys = [0, 1, 254, 255, 300, 2000].map(|len| "k".repeat(len));
+    for (key, number) in keys.iter().zip(0..) {
+        map.insert(key.as_str(), number).unwrap();
+        map.remove(key.as_str()).unwrap();
+    }
+    let expected: Vec<_> = keys.into_iter().zip(0..).collect();
+    assert_eq!(*noted.lock().unwrap(), expected);
+    assert_eq!(Map::<str, u32>::decode(&[b'k'; 255], &[1, 0, 0, 0, 9, 9, 9, 9]), None);
 }

@@ -106,6 +106,8 @@ pub struct Finder {
     interfaces: Vec<Interface>,
     seed: u64,
     is_unwanted: Arc<AtomicBool>,
+    /// See [`Finder::keep_little`].
+    keeps_little: bool,
     /// Of packets that outlived their segments: see `pins`.
     pinned: Option<Box<Finder>>,
 }
@@ -143,6 +145,7 @@ impl Finder {
             self.pinned = match Finder::open_alone(&folder) {
                 Ok(mut pinned) => {
                     pinned.stop_when(Arc::clone(&self.is_unwanted));
+                    pinned.keeps_little = self.keeps_little;
                     Some(Box::new(pinned))
                 }
                 Err(StoreError::NoStore(_)) => None,
@@ -159,7 +162,8 @@ impl Finder {
         }
         let directory = directory.to_owned();
         let (interfaces, is_unwanted) = (Vec::new(), Arc::default());
-        Ok(Finder { directory, interfaces, seed: Flows::seed(), is_unwanted, pinned: None })
+        let (seed, keeps_little, pinned) = (Flows::seed(), false, None);
+        Ok(Finder { directory, interfaces, seed, is_unwanted, keeps_little, pinned })
     }
 
     /// A search ends before the next segment once this is true, as if the visitor had stopped it.
@@ -168,6 +172,15 @@ impl Finder {
             pinned.stop_when(Arc::clone(&is_unwanted));
         }
         self.is_unwanted = is_unwanted;
+    }
+
+    /// Keeps no decoded segment while its packets are visited: for a visitor that may wait for long.
+    /// Queries that read all packets (`not tcp`) then decode each compressed segment twice.
+    pub fn keep_little(&mut self) {
+        self.keeps_little = true;
+        if let Some(pinned) = &mut self.pinned {
+            pinned.keeps_little = true;
+        }
     }
 
     /// Visits all matching packets, in order of position.
@@ -337,6 +350,9 @@ impl Finder {
             search.end = opened.index.identity.position + opened.index.bytes;
             let at = StoreError::at(&opened.path);
             let places = search.places(&mut opened, is_scan, self.seed).map_err(at)?;
+            if self.keeps_little {
+                opened.let_go();
+            }
             search.summary.segments += 1;
             if opened.lacks_index {
                 search.summary.segments_without_index.push(*number);

@@ -21,13 +21,15 @@ use larder_io::zstd_frames::{CONTENT_BYTES, Decoder, Frame, FrameList};
 use crate::files::{self, HEADER_BYTES_MAX, Identity, Kind};
 use crate::options::SEGMENT_BYTES_MAX;
 
-/// Decoded frames that are kept: a block may lie in two, and packets of a flow are near each other.
+/// Decoded frames that are kept besides a batch: a block may lie in two, and packets of a flow are
+/// near each other.
 const CACHED_MAX: usize = 4;
 
 /// Frames that a thread decodes; for two batches or fewer none is started.
 const BATCH: usize = 8;
 
-/// Threads that decode ahead, at most. There is one for each core.
+/// Threads that decode ahead, at most, besides the one that is waited for. There is one for each
+/// core.
 const THREADS_MAX: usize = 8;
 static THREADS: LazyLock<usize> =
     LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX));
@@ -301,10 +303,16 @@ impl Compressed {
             Some(0) => {}
             Some(at) => self.cached[..=at].rotate_right(1),
             None => {
-                self.let_go(CACHED_MAX - 1);
                 let decoded = match self.take_ahead(number) {
-                    Some(decoded) => decoded?,
-                    None => decode(&self.file, &self.frames, &[number])?,
+                    Some(decoded) => {
+                        self.let_go(CACHED_MAX - 1);
+                        decoded?
+                    }
+                    // Those of the batch that were not used yet stay.
+                    None => {
+                        self.let_go(CACHED_MAX + BATCH - 1);
+                        decode(&self.file, &self.frames, &[number])?
+                    }
                 };
                 self.cached.splice(..0, decoded);
                 let at = self.cached.iter().position(|cached| cached.frame == number);
@@ -369,13 +377,13 @@ fn decode(file: &File, frames: &FrameList, numbers: &[usize]) -> io::Result<Vec<
     let mut decoded = Vec::with_capacity(numbers.len());
     for number in numbers {
         let frame = frames.frames()[*number];
-        let mut content = contents.pop().unwrap_or_default();
-        content.resize(frame.content_bytes as usize, 0);
+        let (mut content, len) = (contents.pop().unwrap_or_default(), frame.content_bytes as usize);
+        content.reserve_exact(len.saturating_sub(content.len()));
+        content.resize(len, 0);
         let is_damaged = worker.decode(file, frame, &mut content)?;
         decoded.push(Cached { frame: *number, content, is_damaged });
     }
     let mut spare = Spare::lock();
-    spare.give_back(contents.into_iter());
     if spare.workers.len() < THREADS_MAX {
         spare.workers.push(worker);
     }
@@ -385,5 +393,82 @@ fn decode(file: &File, frames: &FrameList, numbers: &[usize]) -> io::Result<Vec<
 impl Drop for Compressed {
     fn drop(&mut self) {
         self.let_go(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use larder_io::zstd_frames::Encoder;
+
+    use super::*;
+
+    const FRAMES: usize = 60;
+    const DAMAGED: [usize; 2] = [0, 37];
+
+    /// A segment of many frames, two of them damaged, and what it reads as.
+    fn segment() -> (File, Vec<u8>) {
+        let (mut encoder, mut list) = (Encoder::default(), FrameList::default());
+        let (mut file, mut whole) = (tempfile::tempfile().unwrap(), Vec::new());
+        let mut random = larder_testkit::random::Random(1);
+        for number in 0..FRAMES {
+            // The last one is shorter.
+            let bytes = if number + 1 < FRAMES { CONTENT_BYTES } else { 1000 };
+            let mut content = vec![number as u8 + 1; bytes];
+            content[..bytes / 2].fill_with(|| random.below(256) as u8 | 1);
+            let mut frame = Vec::new();
+            encoder.frame(&content, &mut frame);
+            list.push(frame.len(), content.len());
+            if DAMAGED.contains(&number) {
+                // Its checksum.
+                *frame.last_mut().unwrap() ^= 1;
+                content.fill(0);
+            }
+            file.write_all(&frame).unwrap();
+            whole.extend(content);
+        }
+        file.write_all(&list.table()).unwrap();
+        (file, whole)
+    }
+
+    /// Whatever is expected and then read, in any order, the bytes are those of the segment, and
+    /// zeros where it is damaged.
+    #[test]
+    fn what_threads_decode_is_the_segment() {
+        let (file, whole) = segment();
+        let compressed = || Compressed::new(file.try_clone().unwrap()).unwrap();
+        let mut random = larder_testkit::random::Random(2);
+        for round in 0..30 {
+            let mut source = Source::Compressed(Box::new(compressed()));
+            if round % 3 == 0 {
+                let all = source.whole(whole.len() as u64).unwrap();
+                let at = all.bytes().iter().zip(&whole).position(|(a, b)| a != b);
+                assert_eq!((all.bytes().len(), at), (whole.len(), None), "round {round}");
+            }
+            let share = 1 + random.below(5);
+            let mut places: Vec<u64> = (0..whole.len() as u64 - 2000).step_by(17_000).collect();
+            places.retain(|_| random.below(5) < share);
+            source.expect(places.iter().copied(), 1024);
+            for place in places {
+                // Some of them longer than expected, some elsewhere, some not at all.
+                let place = if random.below(20) == 0 { random.below(7_000_000) } else { place };
+                let mut bytes = vec![1; 1 + random.below(200_000) as usize];
+                if random.below(10) > 0 {
+                    let read = source.read_at(&mut bytes, place).unwrap();
+                    let right = &whole[place as usize..];
+                    assert_eq!(read, bytes.len().min(right.len()));
+                    assert!(bytes[..read] == right[..read], "round {round} at {place}");
+                }
+                let at_hand = source.at_hand(place).unwrap();
+                assert!(!at_hand.is_empty() && whole[place as usize..].starts_with(at_hand));
+            }
+            let Source::Compressed(compressed) = &source else { panic!("it is compressed") };
+            assert!(
+                compressed.cached.len() < CACHED_MAX + 2 * BATCH,
+                "{}",
+                compressed.cached.len()
+            );
+        }
     }
 }

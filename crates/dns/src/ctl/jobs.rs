@@ -21,12 +21,14 @@ pub fn dump(cache: Cache, now: Seconds) -> Job {
     Box::new(move |talk| {
         let mut line = String::with_capacity(LINE_BYTES_MAX);
         let mut entries = 0u64;
-        for entry in cache.iter(now) {
+        let mut walk = cache.iter(now);
+        for entry in walk.by_ref() {
             if entry::write(&mut line, &entry, now) {
                 talk.say(&line)?;
                 entries += 1;
             }
         }
+        walk.was_whole().map_err(|error| error.to_string())?;
         Ok(fields([("entries", entries)]))
     })
 }

@@ -1,11 +1,10 @@
-//! Walks over a map: [`Map::iter`] and [`Map::retain`].
+//! Walks over a map: [`Map::iter`] and [`Map::retain`]; and what they and listeners find, decoded.
 
 use super::Map;
 use crate::codec::{Value, with_key_of};
 use crate::condition::Expected;
 use crate::decode_key::DecodeKey;
 use crate::error::Error;
-use crate::iter::OwnedEntry;
 
 impl<K: DecodeKey + ?Sized, V: Value> Map<K, V> {
     /// Copies of all keys and values, a few at a time, in no order to rely on. One that is
@@ -20,12 +19,13 @@ impl<K: DecodeKey + ?Sized, V: Value> Map<K, V> {
     /// # Ok::<(), larder::Error>(())
     /// ```
     pub fn iter(&self) -> impl Iterator<Item = (K::Owned, V)> + '_ {
-        self.cache().iter(self.now()).filter_map(|entry| decoded::<K, V>(&entry))
+        self.cache().iter(self.now()).filter_map(|entry| Self::decode(entry.key(), entry.value()))
     }
 
     /// Removes the values for which `keep` returns false, and returns how many those were. `keep`
     /// runs without a lock, and may use the map. A value that is replaced meanwhile stays: `keep`
-    /// has not seen the newer one. Otherwise the walk is that of [`Map::iter`].
+    /// has not seen the newer one. Results of loads that are in flight are not stored, as they may be
+    /// older. Otherwise the walk is that of [`Map::iter`]. After an error, some are removed.
     ///
     /// ```
     /// let map: larder::Map<str, u64> = larder::Map::new(1 << 20)?;
@@ -37,9 +37,12 @@ impl<K: DecodeKey + ?Sized, V: Value> Map<K, V> {
     /// ```
     pub fn retain(&self, mut keep: impl FnMut(&K::Owned, &V) -> bool) -> Result<u64, Error> {
         let mut removed = 0;
+        self.inner.flight.supersede_all();
         let mut entries = self.cache().iter(self.now());
         for entry in entries.by_ref() {
-            if decoded::<K, V>(&entry).is_none_or(|(key, value)| keep(&key, &value)) {
+            if Self::decode(entry.key(), entry.value())
+                .is_none_or(|(key, value)| keep(&key, &value))
+            {
                 continue;
             }
             let there = Expected { value: entry.value().into(), expires: entry.expires() };
@@ -49,10 +52,12 @@ impl<K: DecodeKey + ?Sized, V: Value> Map<K, V> {
         entries.was_whole()?;
         Ok(removed)
     }
-}
 
-fn decoded<K: DecodeKey + ?Sized, V: Value>(entry: &OwnedEntry) -> Option<(K::Owned, V)> {
-    with_key_of(entry.key(), entry.value(), |key, value| {
-        Some((K::from_key(key)?, V::from_value(value)?))
-    })
+    /// The key and the value of bytes that an [`crate::OwnedEntry`] or an [`crate::Evicted`] of this
+    /// map's cache has. They are not always the bytes of [`crate::Key`] and [`Value`]: of an empty key
+    /// and of one of more than 254 bytes, a part is in front of the value. `None` if they are no `K`
+    /// or no `V`.
+    pub fn decode(key: &[u8], value: &[u8]) -> Option<(K::Owned, V)> {
+        with_key_of(key, value, |key, value| Some((K::from_key(key)?, V::from_value(value)?)))
+    }
 }

@@ -3,9 +3,11 @@
 //! ```text
 //! hit on x     freq += 1, to 15; age 0
 //! x arrives    freq 1, and the freq remembered of its evicted key, to 7
-//! make room    of the next 32 entries in the order of their numbers, evict one that has expired, or
-//!              else the one of the least freq² / (size · age), age in accesses since its last one
-//! eviction     the key is remembered, with its freq, for 0.9 times as many evictions as there are entries
+//! make room    of the next 32 entries of a list, evict one that has expired, or else the one of the
+//!              least freq² / (size · age), age in accesses since its last one; the last entry of the
+//!              list takes its place there, and the next 32 begin behind
+//! eviction     the key is remembered, with its freq, for 0.9 times as many evictions as there are entries,
+//!              or as a part of those that there can be, if that is more
 //! ```
 //!
 //! GDSF (Cherkasova, HP Labs 1998) evicts the least freq / size, plus the worth of what was evicted
@@ -16,8 +18,8 @@
 //!
 //! For entries of one size [`Partitioned`](super::Partitioned) has more hits.
 //!
-//! Bounds: five bytes for each number and three for each remembered key. `evict` looks at up to 32
-//! entries, and passes up to 16,384 numbers without one, more only while it has found none.
+//! Bounds: 13 bytes for each number and three for each key that can be remembered. `evict` looks at up
+//! to 33 entries and up to six lines of remembered keys.
 
 use larder_mem::{Region, prefetch_slice};
 
@@ -28,9 +30,6 @@ use crate::error::Error;
 /// Entries of which the one of least worth is evicted.
 const SAMPLE: usize = 32;
 
-/// Numbers of a search: beyond, it takes what it has.
-const PASSED_MAX: usize = 16 << 10;
-
 const FREQ_MAX: u8 = 15;
 /// The most that is remembered of an evicted key.
 const GHOST_FREQ_MAX: u8 = 7;
@@ -39,6 +38,10 @@ const GHOST_FREQ_MAX: u8 = 7;
 /// those that are too many are told apart only for so long.
 const SHRINK_SHARE: u64 = 64;
 
+/// Keys of this part of all possible entries are remembered at least. Fewer would be swept from all of
+/// their lines within a few evictions.
+const REMEMBERED_SHARE: u64 = 64;
+
 /// Evicts by frequency, size and age. See the [module](self).
 #[derive(Debug)]
 pub struct SizeAware {
@@ -46,14 +49,16 @@ pub struct SizeAware {
     freqs: Region<u8>,
     /// Of each number, `accesses` at the last access of its entry.
     times: Region<u32>,
+    /// The numbers of the entries, `len` of them, in no order; and where each is in it.
+    listed: Region<u32>,
+    places: Region<u32>,
     recycle: Recycle,
     /// Arrivals and hits, modulo 2^32. An age beyond that is taken for a small one.
     accesses: u32,
-    /// All entries have numbers below.
-    end: usize,
-    /// The number after the last one that was examined.
+    /// The place in the list after the last one that was examined.
     hand: usize,
-    len: u64,
+    len: usize,
+    entries_max: u64,
     /// The number of entries for which keys are remembered.
     capacity: u64,
     /// The freq of the entry that arrives.
@@ -67,11 +72,13 @@ impl SizeAware {
         Ok(SizeAware {
             freqs: memory.region(numbers).map_err(Error::Memory)?,
             times: memory.region(numbers).map_err(Error::Memory)?,
+            listed: memory.region(numbers).map_err(Error::Memory)?,
+            places: memory.region(numbers).map_err(Error::Memory)?,
             recycle: Recycle::new(memory, entries_max)?,
             accesses: 0,
-            end: 0,
             hand: 0,
             len: 0,
+            entries_max,
             capacity: entries_max.max(1),
             arrival: 1,
         })
@@ -93,37 +100,45 @@ impl SizeAware {
     }
 
     /// The next entry to evict. The hand is behind the last one that was examined.
-    fn victim(&mut self, except: Option<EntryNumber>, entries: &impl Entries) -> Option<usize> {
-        let mut least: Option<(f64, usize)> = None;
-        let mut examined = 0;
-        for passed in 0..self.end {
-            if examined == SAMPLE || (passed >= PASSED_MAX && least.is_some()) {
-                break;
-            }
-            if self.hand >= self.end {
+    fn victim(
+        &mut self,
+        except: Option<EntryNumber>,
+        entries: &impl Entries,
+    ) -> Option<EntryNumber> {
+        let mut least: Option<(f64, EntryNumber)> = None;
+        // One may be the excepted one.
+        for _ in 0..self.len.min(SAMPLE + 1) {
+            if self.hand >= self.len {
                 self.hand = 0;
             }
-            let (at, entry) = (self.hand, self.hand as EntryNumber);
+            let entry = self.listed[self.hand];
             self.hand += 1;
-            if self.freqs[at] == 0 || except == Some(entry) {
+            if except == Some(entry) {
                 continue;
             }
             if entries.is_expired(entry) {
-                return Some(at);
+                return Some(entry);
             }
-            examined += 1;
-            let worth = self.worth(at, entries.size(entry));
+            let worth = self.worth(entry as usize, entries.size(entry));
             if least.is_none_or(|(least, _)| worth < least) {
-                least = Some((worth, at));
+                least = Some((worth, entry));
             }
         }
-        least.map(|(_, at)| at)
+        least.map(|(_, entry)| entry)
+    }
+
+    /// Sets how many keys are remembered.
+    fn resize(&mut self) {
+        let shrunk = self.capacity - self.capacity / SHRINK_SHARE - 1;
+        let least = shrunk.max(self.entries_max / REMEMBERED_SHARE).max(1);
+        self.capacity = least.max(self.len as u64);
+        self.recycle.resize(self.capacity);
     }
 }
 
 impl Replacement for SizeAware {
     fn len(&self) -> u64 {
-        self.len
+        self.len as u64
     }
 
     fn arriving(&mut self, key: u64) {
@@ -134,7 +149,7 @@ impl Replacement for SizeAware {
         let at = entry as usize;
         self.freqs[at] = std::mem::replace(&mut self.arrival, 1);
         self.times[at] = self.tick();
-        self.end = self.end.max(at + 1);
+        (self.listed[self.len], self.places[at]) = (entry, self.len as u32);
         self.len += 1;
     }
 
@@ -149,15 +164,19 @@ impl Replacement for SizeAware {
     }
 
     fn removed(&mut self, entry: EntryNumber) {
+        let place = self.places[entry as usize];
         self.freqs[entry as usize] = 0;
         self.len -= 1;
+        let last = self.listed[self.len];
+        (self.listed[place as usize], self.places[last as usize]) = (last, place);
     }
 
     fn moved(&mut self, from: EntryNumber, to: EntryNumber) {
         let (from, to) = (from as usize, to as usize);
         self.freqs[to] = std::mem::replace(&mut self.freqs[from], 0);
         self.times[to] = self.times[from];
-        self.end = self.end.max(to + 1);
+        self.places[to] = self.places[from];
+        self.listed[self.places[to] as usize] = to as EntryNumber;
     }
 
     fn evict(
@@ -165,10 +184,8 @@ impl Replacement for SizeAware {
         except: Option<EntryNumber>,
         entries: &impl Entries,
     ) -> Option<EntryNumber> {
-        let least = self.capacity - self.capacity / SHRINK_SHARE - 1;
-        self.capacity = self.len.max(least).max(1);
-        self.recycle.resize(self.capacity);
-        let entry = self.victim(except, entries)? as EntryNumber;
+        self.resize();
+        let entry = self.victim(except, entries)?;
         let freq = self.freqs[entry as usize].min(GHOST_FREQ_MAX);
         self.recycle.push(entries.key(entry), Ghost { temporary: true, freq, epoch: 0 });
         self.removed(entry);
@@ -190,12 +207,15 @@ impl Replacement for SizeAware {
     }
 
     fn validate(&self) -> Result<(), String> {
-        let present = self.freqs.iter().filter(|freq| **freq > 0).count() as u64;
+        let present = self.freqs.iter().filter(|freq| **freq > 0).count();
         if present != self.len {
             return Err(format!("{present} entries are present, and {} were counted", self.len));
         }
-        if let Some(at) = self.freqs[self.end..].iter().position(|freq| *freq > 0) {
-            return Err(format!("entry {} is not below {}", self.end + at, self.end));
+        let is_listed = |(place, entry): (usize, &EntryNumber)| {
+            self.places[*entry as usize] as usize == place && self.freqs[*entry as usize] > 0
+        };
+        if !self.listed[..self.len].iter().enumerate().all(is_listed) {
+            return Err("an entry is not where the list has it".to_owned());
         }
         if self.freqs.iter().any(|freq| *freq > FREQ_MAX) {
             return Err(format!("an entry has a freq above {FREQ_MAX}"));

@@ -133,8 +133,8 @@ impl Opened {
         Ok(())
     }
 
-    /// Reads each of its packets, if that was not done. A segment that was decoded for it is kept: its
-    /// packets are shown next.
+    /// Reads each of its packets, if that was not done. A segment that was decoded for it is kept, to
+    /// be shown next; see [`Opened::let_go`].
     pub fn walk(&mut self, seed: u64) -> io::Result<()> {
         if self.flows.is_none() {
             let mut flows = Flows::new(seed);
@@ -161,7 +161,7 @@ impl Opened {
     }
 
     /// Gives back the memory of a whole segment that was decoded.
-    fn let_go(&mut self) {
+    pub fn let_go(&mut self) {
         self.whole.take_if(|whole| matches!(whole, Whole::Decoded(_)));
     }
 

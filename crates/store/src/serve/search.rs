@@ -296,6 +296,8 @@ fn run(
         Ok(())
     };
     let mut finder = Finder::open(directory)?;
+    // The visitor waits for the client.
+    finder.keep_little();
     finder.stop_when(is_unwanted);
     let mut left = wanted.limit;
     if wanted.format != Format::Pcapng {

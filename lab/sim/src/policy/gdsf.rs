@@ -20,7 +20,7 @@ pub struct Gdsf {
     /// The worth of each entry that has one, by its bits: those of positive numbers have their order.
     order: BTreeSet<(u64, EntryNumber)>,
     entries: Vec<Entry>,
-    /// Entries that were accessed since their worth was computed.
+    /// Numbers whose entries were accessed since their worth was computed, each once; some are gone.
     accessed: Vec<EntryNumber>,
     /// `L`.
     least: f64,
@@ -33,6 +33,8 @@ struct Entry {
     freq: u32,
     /// The bits of its worth, if it is in the order.
     worth: Option<u64>,
+    /// Its number is in `accessed`.
+    waits: bool,
 }
 
 impl Gdsf {
@@ -49,14 +51,13 @@ impl Gdsf {
     }
 
     fn accessed(&mut self, entry: EntryNumber) {
-        let worth = self.entries[entry as usize].worth.take();
-        match worth {
-            Some(worth) => _ = self.order.remove(&(worth, entry)),
-            // It waits for its worth already, or is new.
-            None if self.entries[entry as usize].freq > 0 => return,
-            None => {}
+        let of = &mut self.entries[entry as usize];
+        if let Some(worth) = of.worth.take() {
+            self.order.remove(&(worth, entry));
         }
-        self.accessed.push(entry);
+        if !std::mem::replace(&mut of.waits, true) {
+            self.accessed.push(entry);
+        }
     }
 }
 
@@ -86,10 +87,10 @@ impl Replacement for Gdsf {
     }
 
     fn removed(&mut self, entry: EntryNumber) {
-        let Entry { worth, .. } = std::mem::take(&mut self.entries[entry as usize]);
-        match worth {
-            Some(worth) => _ = self.order.remove(&(worth, entry)),
-            None => self.accessed.retain(|accessed| *accessed != entry),
+        let of = &mut self.entries[entry as usize];
+        of.freq = 0;
+        if let Some(worth) = of.worth.take() {
+            self.order.remove(&(worth, entry));
         }
         self.len -= 1;
     }
@@ -108,6 +109,10 @@ impl Replacement for Gdsf {
     ) -> Option<EntryNumber> {
         for entry in self.accessed.drain(..) {
             let of = &mut self.entries[entry as usize];
+            of.waits = false;
+            if of.freq == 0 {
+                continue;
+            }
             let worth = self.least + f64::from(of.freq) / entries.size(entry).max(1) as f64;
             of.worth = Some(worth.to_bits());
             self.order.insert((worth.to_bits(), entry));
@@ -124,7 +129,8 @@ impl Replacement for Gdsf {
     }
 
     fn validate(&self) -> Result<(), String> {
-        let known = self.order.len() + self.accessed.len();
+        let waits = self.entries.iter().filter(|entry| entry.freq > 0 && entry.waits).count();
+        let known = self.order.len() + waits;
         let present = self.entries.iter().filter(|entry| entry.freq > 0).count();
         let agrees = |(worth, entry): &(u64, EntryNumber)| {
             self.entries[*entry as usize].worth == Some(*worth)
