@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use larder::Error;
 use larder::policy::{Entries, EntryNumber, Replacement};
 
-/// Evicts the least frequency by size. See the [module](self).
+/// GDSF. See the source's head for its rules.
 #[derive(Debug)]
 pub struct Gdsf {
     /// The worth of each entry that has one, by its bits: those of positive numbers have their order.
