@@ -20,6 +20,7 @@
 //! except the last part. Read from its end, it can be split in one way only, so different tuples
 //! have different bytes.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -311,6 +312,32 @@ values_as! {
     Arc<[u8]>, |value| value, |bytes| Some(Arc::from(bytes));
 }
 
+/// Bytes that are stored without a copy of their own, and owned when they come out.
+impl Value for Cow<'_, [u8]> {
+    #[inline]
+    fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+        with(self)
+    }
+
+    #[inline]
+    fn from_value(bytes: &[u8]) -> Option<Self> {
+        Some(Cow::Owned(bytes.to_vec()))
+    }
+}
+
+/// Text that is stored without a copy of its own, and owned when it comes out.
+impl Value for Cow<'_, str> {
+    #[inline]
+    fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+        with(self.as_bytes())
+    }
+
+    #[inline]
+    fn from_value(bytes: &[u8]) -> Option<Self> {
+        String::from_value(bytes).map(Cow::Owned)
+    }
+}
+
 impl<const N: usize> Value for [u8; N] {
     const VALUE_BYTES: Option<usize> = Some(N);
 
@@ -474,10 +501,12 @@ mod tests {
         same(String::from("é"));
         same(Arc::<str>::from("x"));
         same(vec![1u8, 2]);
+        same(Cow::<str>::Borrowed("é"));
+        same(Cow::<[u8]>::Borrowed(&[4]));
         same(Arc::<[u8]>::from([3u8]));
         same([1u8, 2, 3]);
         assert_eq!(u32::from_value(&[1, 2, 3]), None);
         assert_eq!(bool::from_value(&[2]), None);
-        assert_eq!(String::from_value(&[0xff]), None);
+        assert_eq!((String::from_value(&[0xff]), Cow::<str>::from_value(&[0xff])), (None, None));
     }
 }

@@ -48,6 +48,8 @@ mod clock;
 mod codec;
 mod condition;
 mod decode_key;
+#[cfg(feature = "serde")]
+mod encoded;
 mod engine;
 mod entry;
 mod error;
@@ -77,6 +79,8 @@ pub use cache::Cache;
 pub use clock::Clock;
 pub use codec::{Key, Value};
 pub use decode_key::DecodeKey;
+#[cfg(feature = "serde")]
+pub use encoded::{EncodeError, Encoded};
 pub use entry::{Entry, Lease};
 pub use error::Error;
 pub use evicted::{Cause, Evicted};

@@ -45,6 +45,7 @@ use crate::flight::Flight;
 use crate::index::IndexMode;
 use crate::reader_pool::ReaderPool;
 use crate::save::{self, Loaded, SaveError};
+use crate::stats::Stats;
 use crate::time::{Seconds, Ttl};
 use loading::Landed;
 
@@ -155,6 +156,11 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     /// # Ok::<(), larder::Error>(())
     /// ```
     pub fn get_many<Q: Borrow<K>>(&self, keys: &[Q], mut each: impl FnMut(usize, Option<V>)) {
+        self.with_many(keys, |at, value| each(at, value.and_then(V::from_value)));
+    }
+
+    /// As [`Map::get_many`], and passes the bytes of each value to `each` in place.
+    pub fn with_many<Q: Borrow<K>>(&self, keys: &[Q], mut each: impl FnMut(usize, Option<&[u8]>)) {
         let mut batch = KeyBatch::default();
         for (number, keys) in keys.chunks(KEYS_TOGETHER).enumerate() {
             let first = number * KEYS_TOGETHER;
@@ -162,12 +168,16 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
             keys.iter().for_each(|key| key.borrow().with_key(|key| batch.push(key)));
             if batch.is_plain {
                 let now = self.inner.clock.now();
-                self.inner.pool.read_many(&batch.keys(), now, |at, stored| {
-                    each(first + at, stored.and_then(V::from_value));
-                });
-            } else {
-                let values = keys.iter().map(|key| self.get(key.borrow()));
-                values.enumerate().for_each(|(at, value)| each(first + at, value));
+                self.inner
+                    .pool
+                    .read_many(&batch.keys(), now, |at, stored| each(first + at, stored));
+                continue;
+            }
+            for (at, key) in keys.iter().enumerate() {
+                if self.with::<K, _>(key.borrow(), |value| each(first + at, Some(value))).is_none()
+                {
+                    each(first + at, None);
+                }
             }
         }
     }
@@ -250,6 +260,12 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     /// lock.
     pub fn len(&self) -> Result<u64, Error> {
         Ok(self.cache().stats()?.entries)
+    }
+
+    /// The cache's figures, with all reads that are over. Takes each lock for a moment.
+    pub fn stats(&self) -> Result<Stats, Error> {
+        self.inner.pool.sync_idle();
+        self.cache().stats()
     }
 
     /// True when there are none.

@@ -404,6 +404,11 @@ impl ReaderPool {
         })
     }
 
+    /// Syncs all readers that no thread is using, which publishes their figures.
+    pub fn sync_idle(&self) {
+        self.sync_all(None);
+    }
+
     /// Syncs all readers, so that none blocks writers. Waits until `deadline`, if any, for those
     /// that other threads are using. Returns false if some could not be locked.
     #[cold]

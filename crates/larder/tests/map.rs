@@ -126,6 +126,12 @@ proptest! {
                 Step::Get(number) => {
                     let there = model.get(&key_of(number)).map(|(value, _)| value.clone());
                     prop_assert_eq!(map.contains(&*key_of(number)), there.is_some());
+                    let left = model.get(&key_of(number)).map(|&(_, end)| match end {
+                        u32::MAX => Ttl::FOREVER,
+                        end => Ttl::seconds(end - now),
+                    });
+                    let with_ttl = map.get_with_ttl(&*key_of(number)).unwrap();
+                    prop_assert_eq!(with_ttl, there.clone().zip(left));
                     prop_assert_eq!(map.get(&*key_of(number)), there);
                 }
                 Step::Load(number, value) => {
@@ -136,6 +142,9 @@ proptest! {
                     let keys: Vec<Vec<u8>> = numbers.iter().map(|&number| key_of(number)).collect();
                     let mut found = Vec::new();
                     map.get_many(&keys, |at, value| found.push((at, value)));
+                    let mut in_place = Vec::new();
+                    map.with_many(&keys, |at, value| in_place.push((at, value.map(<[u8]>::to_vec))));
+                    prop_assert_eq!(&in_place, &found);
                     let there = keys.iter().map(|key| model.get(key).map(|(value, _)| value.clone()));
                     prop_assert_eq!(found, there.enumerate().collect::<Vec<_>>());
                 }

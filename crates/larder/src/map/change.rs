@@ -78,6 +78,29 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         self.change(key, |_| Change::Remove)
     }
 
+    /// The value of a key and the time that it has left, [`Ttl::FOREVER`] for a value that does not
+    /// expire. Copies the value under the lock of its shard; the policy does not learn of the read.
+    ///
+    /// ```
+    /// use larder::{Map, Ttl};
+    ///
+    /// let map: Map<str, u64> = Map::new(1 << 20)?;
+    /// map.insert_ttl("lynx", 7, Ttl::seconds(60))?;
+    /// let (value, left) = map.get_with_ttl("lynx")?.expect("it was just inserted");
+    /// assert!(value == 7 && left <= Ttl::seconds(60));
+    /// # Ok::<(), larder::Error>(())
+    /// ```
+    pub fn get_with_ttl<Q: Key + ?Sized>(&self, key: &Q) -> Result<Option<(V, Ttl)>, Error>
+    where
+        K: Borrow<Q>,
+    {
+        key.with_key(|key| {
+            let (found, there) = self.inner.find(key)?;
+            let expires = found.and_then(|found| found.expires);
+            Ok(there.map(|value| (value, time_left(expires, self.inner.clock.now()))))
+        })
+    }
+
     /// Does what `decide` returns, which may be the same change every time.
     fn change<Q: Key + ?Sized, C: Borrow<Change<V>>>(
         &self,
@@ -97,6 +120,11 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
             }
         })
     }
+}
+
+/// The time until a value expires.
+fn time_left(expires: Option<Seconds>, now: Seconds) -> Ttl {
+    expires.map_or(Ttl::FOREVER, |end| Ttl::seconds(end.0.saturating_sub(now.0)))
 }
 
 impl Inner {
@@ -131,8 +159,7 @@ impl Inner {
             Change::Insert(value, ttl) => (Some(value), *ttl),
             Change::Update(value) => {
                 let expires = found.as_ref().filter(|_| is_value).and_then(|found| found.expires);
-                let ttl = |end: Seconds| Ttl::seconds(end.0.saturating_sub(now.0));
-                (Some(value), expires.map_or(Ttl::FOREVER, ttl))
+                (Some(value), time_left(expires, now))
             }
         };
         self.flight.supersede(key);
