@@ -238,6 +238,14 @@ pub const PAGES: &[Page] = &[
             ("dnsperf", &[Figures, Excerpt, First("seq -f '%g.test.example A' 1000 > names")]),
         ],
     },
+    Page {
+        file: "docs/guide/cache-c-go.md",
+        before: "",
+        notes: &[
+            ("bindings/c/install", &[NotRun("builds the library: bindings/check does")]),
+            ("cc names.c", &[NotRun("needs the library: bindings/check compiles and runs it")]),
+        ],
+    },
     Page { file: "docs/guide/http-from.md", before: "", notes: &[] },
     Page {
         file: "docs/guide/http.md",
