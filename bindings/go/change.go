@@ -9,6 +9,7 @@ import (
 	"runtime/cgo"
 	"time"
 	"unsafe"
+	"weak"
 )
 
 // taken is a value that a call gave back, as bytes of Go; nil if there was none.
@@ -30,20 +31,26 @@ func (cache *Cache) Add(key, value []byte, ttl time.Duration) (there []byte, isT
 	}
 	defer runtime.KeepAlive(used)
 	var kept C.kept_value
-	status := C.go_add(used.cache, at(key), size(key), at(value), size(value), seconds(ttl), &kept)
-	return taken(&kept), status == C.LARDER_PRESENT, errorOf(status)
+	var panicked C.uintptr_t
+	status := C.go_add(used.cache, at(key), size(key), at(value), size(value), seconds(ttl), &kept, &panicked)
+	there = taken(&kept)
+	raise(panicked)
+	return there, status == C.LARDER_PRESENT, errorOf(status)
 }
 
-// Replace is Set, and returns the value that was there, and whether there was one.
-func (cache *Cache) Replace(key, value []byte, ttl time.Duration) (old []byte, wasThere bool, err error) {
+// Exchange is Set, and returns the value that was there, and whether there was one.
+func (cache *Cache) Exchange(key, value []byte, ttl time.Duration) (old []byte, wasThere bool, err error) {
 	used := cache.handle.Load()
 	if used == nil {
 		return nil, false, ErrClosed
 	}
 	defer runtime.KeepAlive(used)
 	var kept C.kept_value
-	status := C.go_replace(used.cache, at(key), size(key), at(value), size(value), seconds(ttl), &kept)
-	return taken(&kept), status == C.LARDER_OK, errorOf(status)
+	var panicked C.uintptr_t
+	status := C.go_exchange(used.cache, at(key), size(key), at(value), size(value), seconds(ttl), &kept, &panicked)
+	old = taken(&kept)
+	raise(panicked)
+	return old, status == C.LARDER_OK, errorOf(status)
 }
 
 // Take removes a value, and returns it, and whether there was one.
@@ -54,25 +61,14 @@ func (cache *Cache) Take(key []byte) (old []byte, wasThere bool, err error) {
 	}
 	defer runtime.KeepAlive(used)
 	var kept C.kept_value
-	status := C.go_take(used.cache, at(key), size(key), &kept)
-	return taken(&kept), status == C.LARDER_OK, errorOf(status)
+	var panicked C.uintptr_t
+	status := C.go_take(used.cache, at(key), size(key), &kept, &panicked)
+	old = taken(&kept)
+	raise(panicked)
+	return old, status == C.LARDER_OK, errorOf(status)
 }
 
-// Touch gives a value a new time from now, 0 for as long as there is room; ErrNotFound if there is none.
-func (cache *Cache) Touch(key []byte, ttl time.Duration) error {
-	used := cache.handle.Load()
-	if used == nil {
-		return ErrClosed
-	}
-	defer runtime.KeepAlive(used)
-	status := C.larder_touch(used.cache, at(key), size(key), seconds(ttl))
-	if status == C.LARDER_MISS {
-		return ErrNotFound
-	}
-	return errorOf(status)
-}
-
-// A Change is what Compute does with a key: make one by Keep, Insert, Renew or Remove.
+// A Change is what Compute does with a key: make one by Keep, Insert, Renew or Discard.
 type Change struct {
 	action C.int32_t
 	value  []byte
@@ -100,7 +96,7 @@ type computing struct {
 
 // Compute calls change with a copy of the value of a key, and does what it returns, as one step: if the key is changed
 // meanwhile, change is called again with the newer value. It says whether there was a value. change must not change that
-// key itself. A panic of change passes through, and nothing has changed.
+// key itself, nor end its goroutine. A panic of change passes through, and nothing has changed.
 func (cache *Cache) Compute(key []byte, change func(value []byte, isThere bool) Change) (wasThere bool, err error) {
 	used := cache.handle.Load()
 	if used == nil {
@@ -110,12 +106,14 @@ func (cache *Cache) Compute(key []byte, change func(value []byte, isThere bool) 
 	state := &computing{change: change}
 	number := cgo.NewHandle(state)
 	var status int32
+	var panicked C.uintptr_t
 	err = withText(func() int32 {
-		status = C.go_compute(used.cache, at(key), size(key), C.uintptr_t(number))
+		status = C.go_compute(used.cache, at(key), size(key), C.uintptr_t(number), &panicked)
 		return status
 	})
 	number.Delete()
 	C.free(state.given)
+	raise(panicked)
 	if state.panic != nil {
 		panic(state.panic)
 	}
@@ -145,7 +143,22 @@ func larderGoChange(number C.uintptr_t, value *C.uint8_t, bytes C.size_t, given 
 }
 
 //export larderGoRemoved
-func larderGoRemoved(number C.uintptr_t, cause C.int, key *C.uint8_t, keyBytes C.size_t, value *C.uint8_t, valueBytes C.size_t) {
-	onRemoved := cgo.Handle(number).Value().(func(Cause, []byte, []byte))
-	onRemoved(Cause(cause), C.GoBytes(unsafe.Pointer(key), C.int(keyBytes)), C.GoBytes(unsafe.Pointer(value), C.int(valueBytes)))
+func larderGoRemoved(number C.uintptr_t, cause C.int, key *C.uint8_t, keyBytes C.size_t, value *C.uint8_t, valueBytes C.size_t) (panicked C.uintptr_t) {
+	// The write that calls this keeps the handle.
+	used := cgo.Handle(number).Value().(weak.Pointer[handle]).Value()
+	if used == nil {
+		return 0
+	}
+	defer func() {
+		if value := recover(); value != nil {
+			panicked = C.uintptr_t(cgo.NewHandle(value))
+		}
+	}()
+	used.onRemoved(Cause(cause), C.GoBytes(unsafe.Pointer(key), C.int(keyBytes)), C.GoBytes(unsafe.Pointer(value), C.int(valueBytes)))
+	return 0
+}
+
+//export larderGoForget
+func larderGoForget(panicked C.uintptr_t) {
+	cgo.Handle(panicked).Delete()
 }

@@ -41,6 +41,7 @@ import (
 	"runtime/cgo"
 	"sync/atomic"
 	"time"
+	"weak"
 )
 
 // Errors that a program acts on. An error of a call wraps one of them, or is another one with the library's text.
@@ -85,15 +86,25 @@ type Settings struct {
 	Shards uint32
 	// TimeSeconds, if it is not 0, is where time stands; SetTime moves it. By default time is the system's.
 	TimeSeconds uint32
-	// OnRemoved is called for every value that leaves: evicted, removed or replaced. The slices are copies. It runs
-	// in the call that made the value leave, after that call's work, and may use the cache.
+	// OnRemoved is called for every value that leaves, but for those that are there when the cache is given up: evicted,
+	// removed or replaced. The slices are copies. It runs in a call that writes, which holds no lock then, and may use
+	// the cache; it may store four values for each that left, and 16. If it panics, that call finishes its work, and
+	// panics. It must not end its goroutine (runtime.Goexit, or FailNow of a test).
 	OnRemoved func(cause Cause, key, value []byte)
 }
 
 // handle is the library's cache. It is freed by the garbage collector, when no call uses it any more.
 type handle struct {
-	cache    *C.larder_cache
-	listener cgo.Handle
+	cache     *C.larder_cache
+	onRemoved func(Cause, []byte, []byte)
+	// The number of this handle for C, if there is a listener.
+	number cgo.Handle
+}
+
+// freed is what is left to be freed of a handle.
+type freed struct {
+	cache  *C.larder_cache
+	number cgo.Handle
 }
 
 // A Cache can be used by any number of goroutines at once.
@@ -115,36 +126,43 @@ func New(settings Settings) (*Cache, error) {
 	given.readers_max = C.uint32_t(settings.ReadersMax)
 	given.shards = C.uint32_t(settings.Shards)
 	given.time_s = C.uint32_t(settings.TimeSeconds)
-	made := &handle{}
-	hasListener := C.int(0)
-	if settings.OnRemoved != nil {
-		made.listener = cgo.NewHandle(settings.OnRemoved)
-		hasListener = 1
+	made := &handle{onRemoved: settings.OnRemoved}
+	if made.onRemoved != nil {
+		// Weak: a listener that uses its cache must not keep it.
+		made.number = cgo.NewHandle(weak.Make(made))
 	}
-	if err := withText(func() int32 {
-		return C.go_new(&given, hasListener, C.uintptr_t(made.listener), &made.cache)
-	}); err != nil {
-		if made.listener != 0 {
-			made.listener.Delete()
+	if err := withText(func() int32 { return C.go_new(&given, C.uintptr_t(made.number), &made.cache) }); err != nil {
+		if made.number != 0 {
+			made.number.Delete()
 		}
 		return nil, err
 	}
-	runtime.AddCleanup(made, func(freed handle) {
+	runtime.AddCleanup(made, func(freed freed) {
 		C.larder_free(freed.cache)
-		if freed.listener != 0 {
-			freed.listener.Delete()
+		if freed.number != 0 {
+			freed.number.Delete()
 		}
-	}, *made)
+	}, freed{made.cache, made.number})
 	cache := &Cache{}
 	cache.handle.Store(made)
 	return cache, nil
 }
 
-// Close gives the cache up: later calls return ErrClosed. Its memory returns to the system when the garbage collector
-// has seen that no call uses it any more.
+// Close gives the cache up: later calls return ErrClosed. Its memory returns to the system after a garbage collection that
+// finds no call using it. The collector doesn't see that memory: call runtime.GC to have it back soon.
 func (cache *Cache) Close() error {
 	cache.handle.Store(nil)
 	return nil
+}
+
+// raise continues the panic of a listener, if there was one during a write.
+func raise(number C.uintptr_t) {
+	if number != 0 {
+		caught := cgo.Handle(number)
+		value := caught.Value()
+		caught.Delete()
+		panic(value)
+	}
 }
 
 // errorOf is the error of a status.

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -75,13 +77,13 @@ func TestOneKey(t *testing.T) {
 
 	check(t, cache.Set([]byte("short"), []byte("v"), 1500*time.Millisecond))
 	check(t, cache.SetTime(101))
-	value, left, err := cache.GetWithTTL([]byte("short"))
-	if string(value) != "v" || left != time.Second || err != nil {
-		t.Fatal(value, left, err)
+	value, life, err := cache.Peek([]byte("short"))
+	if string(value) != "v" || life != (Life{time.Second, 102}) || err != nil {
+		t.Fatal(value, life, err)
 	}
 	check(t, cache.Touch([]byte("short"), 10*time.Second))
-	if left, err := cache.TTL([]byte("short")); left != 10*time.Second || err != nil {
-		t.Fatal(left, err)
+	if life, err := cache.TTL([]byte("short")); life != (Life{10 * time.Second, 111}) || err != nil {
+		t.Fatal(life, err)
 	}
 	check(t, cache.SetTime(111))
 	want(t, cache, "short", nil)
@@ -102,7 +104,7 @@ func TestChanges(t *testing.T) {
 	if there, isThere, err := cache.Add(key, []byte("b"), 0); string(there) != "a" || !isThere || err != nil {
 		t.Fatal(there, isThere, err)
 	}
-	if old, was, err := cache.Replace(key, nil, 0); string(old) != "a" || !was || err != nil {
+	if old, was, err := cache.Exchange(key, nil, 0); string(old) != "a" || !was || err != nil {
 		t.Fatal(old, was, err)
 	}
 	if old, was, err := cache.Take(key); old == nil || len(old) != 0 || !was || err != nil {
@@ -135,8 +137,8 @@ func TestChanges(t *testing.T) {
 	}
 	all.Wait()
 	want(t, cache, "k", []byte{2000 % 256, 2000 / 256})
-	if left, err := cache.TTL(key); left <= 59*time.Minute || err != nil {
-		t.Fatal(left, err)
+	if life, err := cache.TTL(key); life.TTL <= 59*time.Minute || err != nil {
+		t.Fatal(life, err)
 	}
 	if was, err := cache.Compute(key, func([]byte, bool) Change { return Keep() }); !was || err != nil {
 		t.Fatal(was, err)
@@ -182,6 +184,21 @@ func TestGetMulti(t *testing.T) {
 	if values[1000] != nil || string(values[1001]) != "value" {
 		t.Fatal(values[1000:])
 	}
+	// Large values: each key is counted once or, at the end of a buffer, a few times more.
+	before, err := cache.Stats()
+	check(t, err)
+	_, err = cache.GetMulti(keys[400:500])
+	check(t, err)
+	after, err := cache.Stats()
+	check(t, err)
+	if asked := after.Hits + after.Misses - before.Hits - before.Misses; asked > 400 {
+		t.Fatal(asked, "lookups for 100 keys")
+	}
+	values, err = cache.GetMulti([][]byte{keys[1], keys[1]})
+	check(t, err)
+	if string(values[0]) != "1" || string(append(values[0], 'x')) != "1x" || string(values[1]) != "1" {
+		t.Fatal(values)
+	}
 	if values, err := cache.GetMulti(nil); len(values) != 0 || err != nil {
 		t.Fatal(values, err)
 	}
@@ -203,6 +220,9 @@ func TestFilesAndWalks(t *testing.T) {
 	if _, err := other.Load(filepath.Dir(file)); err == nil {
 		t.Fatal("a folder was loaded")
 	}
+	if _, err := cache.Save(file + "\x00.txt"); !errors.Is(err, syscall.EINVAL) {
+		t.Fatal(err)
+	}
 	if loaded, err := other.Load(file); loaded != 300 || err != nil {
 		t.Fatal(loaded, err)
 	}
@@ -212,7 +232,7 @@ func TestFilesAndWalks(t *testing.T) {
 		seen[string(entry.Key)] = true
 		var number int
 		fmt.Sscan(string(entry.Key), &number)
-		if (entry.TTL > 0) != (number%2 == 1) || string(entry.Value) != "v" {
+		if (entry.Life.TTL > 0) != (number%2 == 1) || string(entry.Value) != "v" {
 			t.Fatal(entry)
 		}
 	}
@@ -247,10 +267,14 @@ func TestListener(t *testing.T) {
 		lock.Lock()
 		defer lock.Unlock()
 		left[cause]++
+		if (cause == Evicted) != (len(value) == 100) || cause != Evicted && string(key) != "k" {
+			t.Errorf("%v: %q, %q", cause, key, value)
+		}
 		cache.Has(key)
 	}})
 	check(t, cache.Set([]byte("k"), []byte("1"), 0))
 	check(t, cache.Set([]byte("k"), []byte("2"), 0))
+	check(t, cache.Touch([]byte("k"), time.Hour))
 	check(t, cache.Delete([]byte("k")))
 	for number := range 20000 {
 		check(t, cache.Set([]byte(fmt.Sprint(number)), make([]byte, 100), 0))
@@ -260,9 +284,60 @@ func TestListener(t *testing.T) {
 	if left[Replaced] != 1 || left[Removed] != 1 || stats.Evicted < 10000 || left[Evicted] != int(stats.Evicted) {
 		t.Fatal(left, stats)
 	}
-	if stats.Inserted != stats.Entries+stats.Evicted+stats.Removed || stats.BudgetBytes != 512<<10 {
+	if stats.Inserted != stats.Entries+stats.Evicted+stats.Conflicts+stats.Removed || stats.BudgetBytes != 512<<10 {
 		t.Fatal(stats)
 	}
+}
+
+// A listener's panic reaches the caller of the write that called it, once; the write is done, and so are the next ones. Also
+// that of a write within a listener.
+func TestListenerPanics(t *testing.T) {
+	panics, within := true, false
+	var cache *Cache
+	cache = made(t, Settings{OnRemoved: func(_ Cause, key, _ []byte) {
+		if within && string(key) == "outer" {
+			// What it removes is reported by the outer write.
+			check(t, cache.Delete([]byte("inner")))
+			return
+		}
+		if panics {
+			panic("mine")
+		}
+	}})
+	caught := func(write func()) (value any) {
+		defer func() { value = recover() }()
+		write()
+		return nil
+	}
+	key := []byte("k")
+	writes := []func(){
+		func() { cache.Set(key, []byte("2"), 0) },
+		func() { cache.Exchange(key, []byte("3"), 0) },
+		func() { cache.Compute(key, func([]byte, bool) Change { return Renew([]byte("4")) }) },
+		func() { cache.Take(key) },
+		func() { cache.Delete(key) },
+		func() { cache.Clear() },
+	}
+	for number, write := range writes {
+		panics = false
+		check(t, cache.Set(key, []byte(fmt.Sprint(number)), 0))
+		panics = true
+		if value := caught(write); value != "mine" {
+			t.Fatal(number, value)
+		}
+		panics = false
+		if value := caught(func() { cache.Set(key, []byte("x"), 0) }); value != nil {
+			t.Fatal(number, value)
+		}
+		want(t, cache, "k", []byte("x"))
+	}
+	check(t, cache.Set([]byte("outer"), nil, 0))
+	check(t, cache.Set([]byte("inner"), nil, 0))
+	panics, within = true, true
+	if value := caught(func() { cache.Delete([]byte("outer")) }); value != "mine" {
+		t.Fatal(value)
+	}
+	want(t, cache, "inner", nil)
 }
 
 func TestClosed(t *testing.T) {
@@ -315,14 +390,33 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// Memory of caches that are not closed returns.
+// A cache that is not used any more is freed, also one whose listener uses it. Its memory would be seen as resident.
 func TestCollected(t *testing.T) {
-	for range 200 {
-		cache := made(t, Settings{BudgetBytes: 64 << 20})
-		for number := range 2000 {
-			check(t, cache.Set([]byte(fmt.Sprint(number)), make([]byte, 1000), 0))
+	resident := func() (pages int) {
+		text, err := os.ReadFile("/proc/self/statm")
+		if err != nil {
+			t.Skip(err)
+		}
+		fmt.Sscan(string(text), new(int), &pages)
+		return pages
+	}
+	value := make([]byte, 1000)
+	before := resident()
+	for range 60 {
+		var cache *Cache
+		cache = made(t, Settings{BudgetBytes: 64 << 20, OnRemoved: func(_ Cause, key, _ []byte) { cache.Has(key) }})
+		for number := range 10_000 {
+			check(t, cache.Set([]byte(fmt.Sprint(number)), value, 0))
 		}
 		runtime.GC()
+	}
+	// Cleanups run on a goroutine of their own.
+	for wait := 0; resident()-before > 200<<20/os.Getpagesize(); wait++ {
+		if wait == 200 {
+			t.Fatalf("%d pages more than before: 60 caches have 150,000 pages", resident()-before)
+		}
+		runtime.GC()
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 

@@ -45,21 +45,22 @@ func (cache *Cache) Append(buffer, key []byte) ([]byte, error) {
 		return buffer, ErrClosed
 	}
 	defer runtime.KeepAlive(used)
-	grown := buffer
-	for {
-		var needed C.size_t
-		room := grown[len(grown):cap(grown)]
-		switch status := C.larder_get_into(used.cache, at(key), size(key), at(room), size(room), &needed); status {
-		case C.LARDER_OK:
-			return grown[:len(grown)+int(needed)], nil
-		case C.LARDER_MISS:
-			return buffer, ErrNotFound
-		case C.LARDER_BUFFER:
-			// A larger value may come before it is asked again.
-			grown = append(make([]byte, 0, len(buffer)+int(needed)), buffer...)
-		default:
-			return buffer, errorOf(status)
+	var needed C.size_t
+	room := buffer[len(buffer):cap(buffer)]
+	switch status := C.larder_get_into(used.cache, at(key), size(key), at(room), size(room), &needed); status {
+	case C.LARDER_OK:
+		return buffer[:len(buffer)+int(needed)], nil
+	case C.LARDER_MISS:
+		return buffer, ErrNotFound
+	case C.LARDER_BUFFER:
+		// Not again in the same way, which would count as another read.
+		value, _, err := cache.Peek(key)
+		if err != nil {
+			return buffer, err
 		}
+		return append(buffer, value...), nil
+	default:
+		return buffer, errorOf(status)
 	}
 }
 
@@ -73,19 +74,23 @@ func (cache *Cache) Has(key []byte) bool {
 	return C.larder_get(used.cache, at(key), size(key), nil, nil) == C.LARDER_OK
 }
 
-// Set stores a value for a time, rounded up to seconds; 0 for as long as there is room.
+// Set stores a value for a time in seconds, rounded up; 0 for as long as there is room. Time passes in whole seconds, so the
+// value can expire up to one early.
 func (cache *Cache) Set(key, value []byte, ttl time.Duration) error {
 	used := cache.handle.Load()
 	if used == nil {
 		return ErrClosed
 	}
 	defer runtime.KeepAlive(used)
-	if used.listener == 0 {
+	if used.onRemoved == nil {
 		return errorOf(C.go_put_unheard(used.cache, at(key), size(key), at(value), size(value), seconds(ttl)))
 	}
 	// A listener can make the stack move. The copies are on the heap; those of the caller may be on the stack.
 	ownKey, own := bytes.Clone(key), bytes.Clone(value)
-	return errorOf(C.larder_put(used.cache, at(ownKey), size(ownKey), at(own), size(own), seconds(ttl)))
+	var panicked C.uintptr_t
+	status := C.go_put(used.cache, at(ownKey), size(ownKey), at(own), size(own), seconds(ttl), &panicked)
+	raise(panicked)
+	return errorOf(status)
 }
 
 // Delete removes a value, if there is one. Take says whether there was.
@@ -95,40 +100,71 @@ func (cache *Cache) Delete(key []byte) error {
 		return ErrClosed
 	}
 	defer runtime.KeepAlive(used)
-	if used.listener == 0 {
+	if used.onRemoved == nil {
 		return errorOf(C.go_remove_unheard(used.cache, at(key), size(key)))
 	}
 	own := bytes.Clone(key)
-	return errorOf(C.larder_remove(used.cache, at(own), size(own)))
+	var panicked C.uintptr_t
+	status := C.go_remove(used.cache, at(own), size(own), &panicked)
+	raise(panicked)
+	return errorOf(status)
 }
 
-// TTL returns the time that a value has left, 0 if it does not expire, or ErrNotFound. The policy does not count it as a read.
-func (cache *Cache) TTL(key []byte) (time.Duration, error) {
+// A Life is how long a value lives.
+type Life struct {
+	// TTL is the time that it has left, 0 if it does not expire.
+	TTL time.Duration
+	// Expires is the first second in which it has expired, by the cache's clock, 0 if it does not expire. The system's
+	// clock counts from 1970.
+	Expires uint32
+}
+
+func lifeOf(life C.larder_life) Life {
+	return Life{time.Duration(life.left_s) * time.Second, uint32(life.expires_s)}
+}
+
+// TTL returns how long a value lives, or ErrNotFound. Neither the figures nor the policy count it as a read.
+func (cache *Cache) TTL(key []byte) (Life, error) {
 	used := cache.handle.Load()
 	if used == nil {
-		return 0, ErrClosed
+		return Life{}, ErrClosed
 	}
 	defer runtime.KeepAlive(used)
-	var left C.uint32_t
-	status := C.go_ttl(used.cache, at(key), size(key), &left, nil)
+	var life C.larder_life
+	status := C.go_peek(used.cache, at(key), size(key), &life, nil)
 	if status == C.LARDER_MISS {
-		return 0, ErrNotFound
+		return Life{}, ErrNotFound
 	}
-	return time.Duration(left) * time.Second, errorOf(status)
+	return lifeOf(life), errorOf(status)
 }
 
-// GetWithTTL is Get and TTL in one step.
-func (cache *Cache) GetWithTTL(key []byte) ([]byte, time.Duration, error) {
+// Peek is Get and TTL in one step. Neither the figures nor the policy count it as a read.
+func (cache *Cache) Peek(key []byte) ([]byte, Life, error) {
 	used := cache.handle.Load()
 	if used == nil {
-		return nil, 0, ErrClosed
+		return nil, Life{}, ErrClosed
 	}
 	defer runtime.KeepAlive(used)
-	var left C.uint32_t
+	var life C.larder_life
 	var kept C.kept_value
-	status := C.go_ttl(used.cache, at(key), size(key), &left, &kept)
+	status := C.go_peek(used.cache, at(key), size(key), &life, &kept)
 	if status == C.LARDER_MISS {
-		return nil, 0, ErrNotFound
+		return nil, Life{}, ErrNotFound
 	}
-	return taken(&kept), time.Duration(left) * time.Second, errorOf(status)
+	return taken(&kept), lifeOf(life), errorOf(status)
+}
+
+// Touch gives a value a new time from now, 0 for as long as there is room; ErrNotFound if there is none. The value stays:
+// OnRemoved is not called.
+func (cache *Cache) Touch(key []byte, ttl time.Duration) error {
+	used := cache.handle.Load()
+	if used == nil {
+		return ErrClosed
+	}
+	defer runtime.KeepAlive(used)
+	status := C.larder_touch(used.cache, at(key), size(key), seconds(ttl))
+	if status == C.LARDER_MISS {
+		return ErrNotFound
+	}
+	return errorOf(status)
 }

@@ -8,19 +8,16 @@ import (
 	"iter"
 	"runtime"
 	"sync"
-	"time"
 	"unsafe"
 )
 
 // An Entry of a walk. Its slices are copies.
 type Entry struct {
 	Key, Value []byte
-	// TTL is the time that it has left, 0 if it does not expire.
-	TTL time.Duration
+	Life       Life
 }
 
-// A Walk over all live entries, in no order. An entry that is stored, removed or changed meanwhile is shown once, twice or
-// not at all.
+// A Walk over all live entries, in no order. While the cache is used, any entry may be shown once, twice or not at all.
 type Walk struct {
 	lock    sync.Mutex
 	walk    *C.larder_walk
@@ -60,7 +57,7 @@ func (walk *Walk) Next() (Entry, error) {
 	return Entry{
 		Key:   C.GoBytes(unsafe.Pointer(entry.key), C.int(entry.key_bytes)),
 		Value: C.GoBytes(unsafe.Pointer(entry.value), C.int(entry.value_bytes)),
-		TTL:   time.Duration(entry.left_s) * time.Second,
+		Life:  lifeOf(entry.life),
 	}, nil
 }
 

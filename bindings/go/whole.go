@@ -7,6 +7,8 @@ import "C"
 import (
 	"io/fs"
 	"runtime"
+	"strings"
+	"syscall"
 	"unsafe"
 )
 
@@ -15,9 +17,12 @@ type Stats struct {
 	BudgetBytes, Entries, EntriesMax, EntriesBytes, EntriesBytesMax uint64
 	Hits, Misses, ExpiredMisses                                     uint64
 	Inserted, Updated, Removed, Evicted, EvictedExpired             uint64
+	// Conflicts are entries evicted because all places for a key were full; rare, and not part of Evicted.
+	Conflicts uint64
 }
 
-// Stats returns the figures of the cache.
+// Stats returns the figures of the cache. Hits and misses are those of Get and its like; those of threads that are reading at
+// this moment may be missing.
 func (cache *Cache) Stats() (Stats, error) {
 	used := cache.handle.Load()
 	if used == nil {
@@ -32,10 +37,11 @@ func (cache *Cache) Stats() (Stats, error) {
 		Hits: uint64(stats.hits), Misses: uint64(stats.misses), ExpiredMisses: uint64(stats.expired_misses),
 		Inserted: uint64(stats.inserted), Updated: uint64(stats.updated), Removed: uint64(stats.removed),
 		Evicted: uint64(stats.evicted), EvictedExpired: uint64(stats.evicted_expired),
+		Conflicts: uint64(stats.conflicts),
 	}, err
 }
 
-// Len returns the number of entries, expired ones included that no lookup has found yet.
+// Len returns the number of entries, expired ones included, which stay until their memory is needed.
 func (cache *Cache) Len() (uint64, error) {
 	used := cache.handle.Load()
 	if used == nil {
@@ -54,7 +60,10 @@ func (cache *Cache) Clear() error {
 		return ErrClosed
 	}
 	defer runtime.KeepAlive(used)
-	return errorOf(C.larder_clear(used.cache))
+	var panicked C.uintptr_t
+	status := C.go_clear(used.cache, &panicked)
+	raise(panicked)
+	return errorOf(status)
 }
 
 // SetTime sets the time of a cache whose settings had TimeSeconds. Time may go back.
@@ -67,6 +76,14 @@ func (cache *Cache) SetTime(seconds uint32) error {
 	return errorOf(C.larder_set_time(used.cache, C.uint32_t(seconds)))
 }
 
+// pathOf is a path for C, to be freed.
+func pathOf(file string) (*C.char, error) {
+	if strings.IndexByte(file, 0) >= 0 {
+		return nil, &fs.PathError{Op: "open", Path: file, Err: syscall.EINVAL}
+	}
+	return C.CString(file), nil
+}
+
 // Save writes all live entries to a file, which replaces an older one when it is complete. It returns their number.
 func (cache *Cache) Save(file string) (uint64, error) {
 	used := cache.handle.Load()
@@ -74,10 +91,13 @@ func (cache *Cache) Save(file string) (uint64, error) {
 		return 0, ErrClosed
 	}
 	defer runtime.KeepAlive(used)
-	path := C.CString(file)
+	path, err := pathOf(file)
+	if err != nil {
+		return 0, err
+	}
 	defer C.free(unsafe.Pointer(path))
 	var entries C.uint64_t
-	err := withText(func() int32 { return C.larder_save(used.cache, path, &entries) })
+	err = withText(func() int32 { return C.larder_save(used.cache, path, &entries) })
 	return uint64(entries), err
 }
 
@@ -89,14 +109,19 @@ func (cache *Cache) Load(file string) (uint64, error) {
 		return 0, ErrClosed
 	}
 	defer runtime.KeepAlive(used)
-	path := C.CString(file)
+	path, err := pathOf(file)
+	if err != nil {
+		return 0, err
+	}
 	defer C.free(unsafe.Pointer(path))
 	var entries C.uint64_t
 	var status int32
-	err := withText(func() int32 {
-		status = C.larder_load(used.cache, path, &entries)
+	var panicked C.uintptr_t
+	err = withText(func() int32 {
+		status = C.go_load(used.cache, path, &entries, &panicked)
 		return status
 	})
+	raise(panicked)
 	if status == C.LARDER_MISS {
 		err = &fs.PathError{Op: "load", Path: file, Err: fs.ErrNotExist}
 	}

@@ -26,15 +26,19 @@ static void *learn(void *cache) {
     return NULL;
 }
 
+static int failed(void) {
+    fprintf(stderr, "%s\n", larder_last_error());
+    return 1;
+}
+
 int main(void) {
     larder_settings settings;
     larder_cache *cache;
-    LARDER_SETTINGS_INIT(&settings);
+    if (LARDER_SETTINGS_INIT(&settings) != LARDER_OK)
+        return failed();
     settings.budget_bytes = 16 << 20;
-    if (larder_new(&settings, &cache) != LARDER_OK) {
-        fprintf(stderr, "%s\n", larder_last_error());
-        return 1;
-    }
+    if (larder_new(&settings, &cache) != LARDER_OK)
+        return failed();
     pthread_t thread;
     if (pthread_create(&thread, NULL, learn, cache) != 0)
         return 1;

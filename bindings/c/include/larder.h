@@ -7,7 +7,11 @@
  *
  * Link with what `pkg-config --libs larder` says. Every function may be called from any thread, but
  * for larder_free and what a comment restricts. Memory that is passed is read during the call only.
- * Errors are negative, and larder_last_error has their text.
+ * What a call writes must not overlap what it reads, but in larder_get_into. Errors are negative, and
+ * larder_last_error has their text.
+ *
+ * Time is in whole seconds, so a value can expire up to a second early. A thread of the library, which
+ * takes no signals, keeps the time. A thread must not be cancelled within a call.
  *
  * A key is any bytes, also none. A value has up to almost 32 KiB, less in a small cache. After
  * fork(), the child has a copy of each cache; it can use one if no other thread was within a call at
@@ -22,7 +26,10 @@
 /** The place of a value that is not there. */
 #define LARDER_NOWHERE SIZE_MAX
 
-/** Sets every member of settings to its default, and says which header the program has. */
+/**
+ * Sets every member of settings to its default, and says which header the program has. It fails where
+ * the library does not fit, and then sets nothing.
+ */
 #define LARDER_SETTINGS_INIT(settings) \
     larder_settings_init((settings), LARDER_ABI_VERSION, sizeof *(settings))
 
@@ -51,7 +58,7 @@ typedef enum larder_status {
    */
   LARDER_PRESENT = 2,
   /**
-   * A buffer is too small. The number of bytes that it needs was written. Not an error.
+   * A buffer is too small. Not an error.
    */
   LARDER_BUFFER = 3,
   /**
@@ -63,7 +70,9 @@ typedef enum larder_status {
    */
   LARDER_ERROR_TOO_LARGE = -2,
   /**
-   * Memory that the write needs is in use by a read that lasts. Nothing has changed; try again.
+   * Memory that the write needs is in use by a read that lasts. Nothing has changed, but that
+   * larder_clear, larder_load and larder_put_many may have done a part. Try again, except within
+   * a function that larder calls: the read may be that one.
    */
   LARDER_ERROR_BUSY = -3,
   /**
@@ -71,7 +80,7 @@ typedef enum larder_status {
    */
   LARDER_ERROR_MEMORY = -4,
   /**
-   * A panic interrupted a change of this cache. Reads still work; make a new one to write.
+   * A panic interrupted a change of this cache, which is a defect of larder. Make a new one.
    */
   LARDER_ERROR_POISONED = -5,
   /**
@@ -90,6 +99,11 @@ typedef enum larder_status {
    * The caller was compiled for another version of this interface.
    */
   LARDER_ERROR_VERSION = -9,
+  /**
+   * A put within on_removed was refused: such puts make more values leave than it was called
+   * for. Trying again there can't help.
+   */
+  LARDER_ERROR_LISTENER = -10,
 } larder_status;
 
 /**
@@ -177,9 +191,10 @@ typedef struct larder_new_value {
 } larder_new_value;
 
 /**
- * Decides what becomes of a value: a copy of the present one, NULL if there is none. It is called
- * again if another thread changed the key meanwhile, so it must not change that key itself. It
- * must not unwind or longjmp. The result is a larder_action; any other number is an error.
+ * Decides what becomes of a value: a copy of the present one, valid until larder_compute returns
+ * or calls it again, NULL if there is none. It is called again if another thread changed the key
+ * meanwhile, so it must not change that key itself. It must not unwind or longjmp. The result is a
+ * larder_action; any other number is an error.
  */
 typedef int32_t (*larder_change)(void *context,
                                  const uint8_t *value,
@@ -187,9 +202,11 @@ typedef int32_t (*larder_change)(void *context,
                                  struct larder_new_value *new_value);
 
 /**
- * Called for a value that left. The bytes are valid until it returns. It may use the cache. It
- * runs on the thread whose call made the value leave, after that call's work, and must not unwind
- * or longjmp.
+ * Called for a value that left, but for those that are there at larder_free. The bytes are valid
+ * until it returns. It runs on a thread that writes, which holds no lock then: after the work of
+ * larder_put and its like, within that of larder_put_many, larder_clear and larder_load. It may
+ * use the cache, but not free it. Its puts are limited: four for each value that left, and 16. It
+ * must not unwind or longjmp.
  */
 typedef void (*larder_on_removed)(void *context,
                                   enum larder_cause cause,
@@ -215,8 +232,8 @@ typedef struct larder_settings {
    */
   uint64_t budget_bytes;
   /**
-   * The mean of the bytes of a key and its value, which decides how much of the budget is index;
-   * 0 for the library's guess.
+   * The mean of the bytes of a key and its value together, which decides how much of the budget
+   * is index; 0 for the library's guess.
    */
   uint32_t entry_bytes_mean;
   /**
@@ -233,7 +250,7 @@ typedef struct larder_settings {
    */
   uint32_t time_s;
   /**
-   * Called for every value that leaves: evicted, removed or replaced. NULL for none.
+   * Called for values that leave: evicted, removed or replaced. NULL for none.
    */
   larder_on_removed on_removed;
   /**
@@ -277,6 +294,21 @@ typedef struct larder_place {
 } larder_place;
 
 /**
+ * How long a value lives.
+ */
+typedef struct larder_life {
+  /**
+   * The seconds that it has left, 0 if it does not expire.
+   */
+  uint32_t left_s;
+  /**
+   * The first second in which it has expired, by the cache's clock, 0 if it does not expire. The
+   * system's clock counts from 1970.
+   */
+  uint32_t expires_s;
+} larder_life;
+
+/**
  * Figures of a cache. Counters count since it was made.
  */
 typedef struct larder_stats {
@@ -301,7 +333,8 @@ typedef struct larder_stats {
    */
   uint64_t entries_bytes_max;
   /**
-   * Lookups that found a live value.
+   * Lookups by larder_get and its like that found a live value, but for those of threads that
+   * are reading at this moment.
    */
   uint64_t hits;
   /**
@@ -332,6 +365,10 @@ typedef struct larder_stats {
    * Of those, entries that had expired.
    */
   uint64_t evicted_expired;
+  /**
+   * Entries evicted because all places for a key were full; rare, and not part of evicted.
+   */
+  uint64_t conflicts;
 } larder_stats;
 
 /**
@@ -355,9 +392,9 @@ typedef struct larder_entry {
    */
   size_t value_bytes;
   /**
-   * The seconds that it has left, 0 if it does not expire.
+   * How long it lives.
    */
-  uint32_t left_s;
+  struct larder_life life;
 } larder_entry;
 
 #ifdef __cplusplus
@@ -378,17 +415,17 @@ enum larder_status larder_add(const struct larder_cache *cache,
                               void *context);
 
 /**
- * As larder_put, and calls read with a copy of the value that was there; LARDER_MISS if there was
- * none. The new value is stored in both cases.
+ * As larder_put, and calls read, if it is not NULL, with a copy of the value that was there.
+ * LARDER_OK if there was one, LARDER_MISS if not: the new value is stored in both cases.
  */
-enum larder_status larder_replace(const struct larder_cache *cache,
-                                  const uint8_t *key,
-                                  size_t key_bytes,
-                                  const uint8_t *value,
-                                  size_t value_bytes,
-                                  uint32_t ttl_s,
-                                  larder_read read,
-                                  void *context);
+enum larder_status larder_exchange(const struct larder_cache *cache,
+                                   const uint8_t *key,
+                                   size_t key_bytes,
+                                   const uint8_t *value,
+                                   size_t value_bytes,
+                                   uint32_t ttl_s,
+                                   larder_read read,
+                                   void *context);
 
 /**
  * Removes a value, and calls read with a copy of it, if that is not NULL; LARDER_MISS if there was
@@ -399,15 +436,6 @@ enum larder_status larder_take(const struct larder_cache *cache,
                                size_t key_bytes,
                                larder_read read,
                                void *context);
-
-/**
- * Gives a value ttl_s more seconds from now, 0 for as long as there is room; LARDER_MISS if there
- * is none. The value is copied.
- */
-enum larder_status larder_touch(const struct larder_cache *cache,
-                                const uint8_t *key,
-                                size_t key_bytes,
-                                uint32_t ttl_s);
 
 /**
  * Calls change with a copy of the value of a key, and does what it returns, as one step: if
@@ -431,8 +459,9 @@ enum larder_status larder_save(const struct larder_cache *cache,
 
 /**
  * Stores the entries of a file of larder_save; a smaller cache keeps those that were to be evicted
- * last. Writes their number to *entries. LARDER_MISS if there is no such file: a first start.
- * After LARDER_ERROR_DAMAGED the entries before the damage are stored.
+ * last, and leaves out values that it does not take. Writes their number to *entries. LARDER_MISS
+ * if there is no such file: a first start. After LARDER_ERROR_DAMAGED the entries before the
+ * damage are stored, and counted; after other errors some may be, uncounted.
  */
 enum larder_status larder_load(const struct larder_cache *cache,
                                const char *file,
@@ -445,7 +474,8 @@ enum larder_status larder_load(const struct larder_cache *cache,
 enum larder_status larder_new(const struct larder_settings *settings, struct larder_cache **cache);
 
 /**
- * Frees a cache. No other call may use it then or later; walks over it may. NULL does nothing.
+ * Frees a cache. No other call may use it then or later, and so no function that it calls may free
+ * it; walks over it may continue. NULL does nothing.
  */
 void larder_free(struct larder_cache *cache);
 
@@ -512,7 +542,7 @@ enum larder_status larder_get(const struct larder_cache *cache,
 /**
  * Copies the value of a key to a buffer, and writes its size to *value_bytes. LARDER_MISS if there
  * is none, with a size of 0. LARDER_BUFFER if the buffer is smaller than the value; nothing is
- * copied then.
+ * copied then. The buffer may overlap the key.
  */
 enum larder_status larder_get_into(const struct larder_cache *cache,
                                    const uint8_t *key,
@@ -522,7 +552,8 @@ enum larder_status larder_get_into(const struct larder_cache *cache,
                                    size_t *value_bytes);
 
 /**
- * Stores a value for ttl_s seconds, 0 for as long as there is room. It is seen by every later read
+ * Stores a value for ttl_s seconds, 0 for as long as there is room. Time is in whole seconds, so a
+ * value expires up to a second early. It is seen by every later read
  * on any thread.
  */
 enum larder_status larder_put(const struct larder_cache *cache,
@@ -540,16 +571,25 @@ enum larder_status larder_remove(const struct larder_cache *cache,
                                  size_t key_bytes);
 
 /**
- * Calls read, if it is not NULL, with the value of a key, and writes the seconds that it has left
- * to *left_s, 0 for a value that does not expire. LARDER_MISS if there is none. The value is
- * copied, under the lock of its part of the cache; the policy does not count it as a read.
+ * Calls read, if it is not NULL, with a copy of the value of a key, and writes to *life how long
+ * it lives. LARDER_MISS if there is none. It takes the lock of the key's part of the cache.
+ * Neither the figures nor the policy count it as a read.
  */
-enum larder_status larder_ttl(const struct larder_cache *cache,
-                              const uint8_t *key,
-                              size_t key_bytes,
-                              uint32_t *left_s,
-                              larder_read read,
-                              void *context);
+enum larder_status larder_peek(const struct larder_cache *cache,
+                               const uint8_t *key,
+                               size_t key_bytes,
+                               struct larder_life *life,
+                               larder_read read,
+                               void *context);
+
+/**
+ * Makes a value expire ttl_s seconds from now, 0 for as long as there is room; LARDER_MISS if
+ * there is none. The value stays where it is: on_removed is not called.
+ */
+enum larder_status larder_touch(const struct larder_cache *cache,
+                                const uint8_t *key,
+                                size_t key_bytes,
+                                uint32_t ttl_s);
 
 /**
  * Writes the figures of a cache to *stats, which has stats_bytes bytes (sizeof *stats): members
@@ -561,7 +601,8 @@ enum larder_status larder_stats_get(const struct larder_cache *cache,
                                     size_t stats_bytes);
 
 /**
- * Writes the number of entries to *entries, expired ones included that no lookup has found yet.
+ * Writes the number of entries to *entries, expired ones included, which stay until their memory
+ * is needed.
  */
 enum larder_status larder_len(const struct larder_cache *cache, uint64_t *entries);
 
@@ -596,8 +637,8 @@ const char *larder_version(void);
 
 /**
  * Begins a walk over all live entries, in no order, and writes it to *walk. It blocks no other
- * call. An entry that is stored, removed or changed meanwhile is shown once, twice or not at all.
- * On an error *walk is NULL.
+ * call. While the cache is used, any entry may be shown once, twice or not at all. On an error
+ * *walk is NULL.
  */
 enum larder_status larder_walk_new(const struct larder_cache *cache, struct larder_walk **walk);
 

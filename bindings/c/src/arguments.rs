@@ -60,6 +60,13 @@ pub unsafe fn list<'a, T>(what: &str, at: *const T, count: usize) -> Result<&'a 
     unsafe { buffer(what, at.cast_mut(), count) }.map(|list| &*list)
 }
 
+/// Where bytes begin, for a callback: never an address that only Rust takes for valid, as an empty
+/// list has. Runtimes that move stacks stumble over those.
+pub fn begin(bytes: &[u8]) -> *const u8 {
+    static NONE: u8 = 0;
+    if bytes.is_empty() { &raw const NONE } else { bytes.as_ptr() }
+}
+
 /// Writes a result, if the caller wants it.
 ///
 /// # Safety
@@ -92,9 +99,4 @@ pub unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path, Failure> {
 /// A time to live: 0 is for ever, as in memcached.
 pub fn ttl(ttl_s: u32) -> Ttl {
     if ttl_s == 0 { Ttl::FOREVER } else { Ttl::seconds(ttl_s) }
-}
-
-/// The other way. An entry that expires within this second has one second left.
-pub fn ttl_s(ttl: Ttl) -> u32 {
-    ttl.as_seconds().map_or(0, |seconds| seconds.max(1))
 }

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use engine::Change;
 
-use crate::arguments::{self, bytes, ttl};
+use crate::arguments::{self, begin, bytes, ttl};
 use crate::handle::{Bytes, larder_cache};
 use crate::single::{Read, hit, larder_read};
 use crate::status::{Failure, answer, larder_status};
@@ -37,9 +37,10 @@ pub struct larder_new_value {
     pub ttl_s: u32,
 }
 
-/// Decides what becomes of a value: a copy of the present one, NULL if there is none. It is called
-/// again if another thread changed the key meanwhile, so it must not change that key itself. It
-/// must not unwind or longjmp. The result is a larder_action; any other number is an error.
+/// Decides what becomes of a value: a copy of the present one, valid until larder_compute returns
+/// or calls it again, NULL if there is none. It is called again if another thread changed the key
+/// meanwhile, so it must not change that key itself. It must not unwind or longjmp. The result is a
+/// larder_action; any other number is an error.
 pub type larder_change = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
@@ -81,10 +82,10 @@ pub unsafe extern "C" fn larder_add(
     })
 }
 
-/// As larder_put, and calls read with a copy of the value that was there; LARDER_MISS if there was
-/// none. The new value is stored in both cases.
+/// As larder_put, and calls read, if it is not NULL, with a copy of the value that was there.
+/// LARDER_OK if there was one, LARDER_MISS if not: the new value is stored in both cases.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn larder_replace(
+pub unsafe extern "C" fn larder_exchange(
     cache: *const larder_cache,
     key: *const u8,
     key_bytes: usize,
@@ -118,26 +119,6 @@ pub unsafe extern "C" fn larder_take(
         // SAFETY: `the-caller-lends`: NULL or a cache; a key of these bytes.
         let (cache, key) = unsafe { (arguments::cache(cache)?, bytes("key", key, key_bytes)?) };
         Ok(passed(cache.map().take(key)?, Read(read, context)))
-    })
-}
-
-/// Gives a value ttl_s more seconds from now, 0 for as long as there is room; LARDER_MISS if there
-/// is none. The value is copied.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn larder_touch(
-    cache: *const larder_cache,
-    key: *const u8,
-    key_bytes: usize,
-    ttl_s: u32,
-) -> larder_status {
-    answer(|| {
-        // SAFETY: `the-caller-lends`: NULL or a cache; a key of these bytes.
-        let (cache, key) = unsafe { (arguments::cache(cache)?, bytes("key", key, key_bytes)?) };
-        let there = cache.map().compute(key, |there| match there {
-            Some(there) => Change::Insert(there.clone(), ttl(ttl_s)),
-            None => Change::Keep,
-        })?;
-        Ok(hit(there.is_some()))
     })
 }
 
@@ -180,7 +161,7 @@ unsafe fn decided<'v>(
     context: *mut c_void,
     there: Option<&Bytes<'_>>,
 ) -> Result<Change<Bytes<'v>>, Failure> {
-    let (at, len) = there.map_or((std::ptr::null(), 0), |there| (there.as_ptr(), there.len()));
+    let (at, len) = there.map_or((std::ptr::null(), 0), |there| (begin(there), there.len()));
     let mut new = larder_new_value { at: std::ptr::null(), bytes: 0, ttl_s: 0 };
     // SAFETY: as the function's comment asks; the bytes live until it returns.
     let action = unsafe { change(context, at, len, &mut new) };

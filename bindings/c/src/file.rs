@@ -25,8 +25,9 @@ pub unsafe extern "C" fn larder_save(
 }
 
 /// Stores the entries of a file of larder_save; a smaller cache keeps those that were to be evicted
-/// last. Writes their number to *entries. LARDER_MISS if there is no such file: a first start.
-/// After LARDER_ERROR_DAMAGED the entries before the damage are stored.
+/// last, and leaves out values that it does not take. Writes their number to *entries. LARDER_MISS
+/// if there is no such file: a first start. After LARDER_ERROR_DAMAGED the entries before the
+/// damage are stored, and counted; after other errors some may be, uncounted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_load(
     cache: *const larder_cache,
@@ -36,6 +37,8 @@ pub unsafe extern "C" fn larder_load(
     answer(|| {
         // SAFETY: `the-caller-lends`: NULL or a cache; NULL or a path.
         let (cache, file) = unsafe { (arguments::cache(cache)?, path(file)?) };
+        // SAFETY: `the-caller-lends`: room for a number, or NULL.
+        unsafe { arguments::set(entries, 0) };
         let loaded = match cache.map().load(file) {
             Ok(loaded) => loaded.entries,
             Err(engine::SaveError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {

@@ -31,7 +31,8 @@ pub unsafe extern "C" fn larder_new(
     })
 }
 
-/// Frees a cache. No other call may use it then or later; walks over it may. NULL does nothing.
+/// Frees a cache. No other call may use it then or later, and so no function that it calls may free
+/// it; walks over it may continue. NULL does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_free(cache: *mut larder_cache) {
     answer(|| {

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::ffi::c_void;
 
-use crate::arguments::{self, ttl};
+use crate::arguments::{self, begin, ttl};
 use crate::handle::larder_cache;
 use crate::status::{Failure, answer, larder_status};
 
@@ -36,6 +36,9 @@ pub struct larder_place {
 
 /// The place of a value that is not there.
 pub const LARDER_NOWHERE: usize = usize::MAX;
+
+/// Keys that are looked up together, as `larder` does.
+const KEYS_TOGETHER: usize = 32;
 
 /// Keys that lie one behind the other.
 ///
@@ -80,7 +83,7 @@ pub unsafe extern "C" fn larder_get_many(
         let keys: Vec<&[u8]> = keys.collect::<Result<_, _>>()?;
         cache.map().with_many(&keys, |number, value| {
             let (at, bytes) =
-                value.map_or((std::ptr::null(), 0), |value| (value.as_ptr(), value.len()));
+                value.map_or((std::ptr::null(), 0), |value| (begin(value), value.len()));
             // SAFETY: `the-caller-lends`: the caller's function, with the caller's context; the bytes
             // live until it returns.
             unsafe { each(context, number, at, bytes) }
@@ -117,22 +120,28 @@ pub unsafe extern "C" fn larder_get_many_into(
             (buffer, arguments::buffer("list of places", places, keys_count)?)
         };
         let (mut len, mut count, mut is_full) = (0, 0, false);
-        cache.map().with_many(&keys, |number, value| {
-            let room = value.and_then(|value| buffer.get_mut(len..)?.get_mut(..value.len()));
-            is_full |= value.is_some() && room.is_none();
-            if is_full {
-                return;
-            }
-            places[number] = match (value, room) {
-                (Some(value), Some(room)) => {
-                    room.copy_from_slice(value);
-                    len += value.len();
-                    larder_place { at: len - value.len(), bytes: value.len() }
+        // A few at a time: what is behind a full buffer is asked for again, and would count twice.
+        for keys in keys.chunks(KEYS_TOGETHER) {
+            cache.map().with_many(keys, |_, value| {
+                let room = value.and_then(|value| buffer.get_mut(len..)?.get_mut(..value.len()));
+                is_full |= value.is_some() && room.is_none();
+                if is_full {
+                    return;
                 }
-                _ => larder_place { at: LARDER_NOWHERE, bytes: 0 },
-            };
-            count = number + 1;
-        });
+                places[count] = match (value, room) {
+                    (Some(value), Some(room)) => {
+                        room.copy_from_slice(value);
+                        len += value.len();
+                        larder_place { at: len - value.len(), bytes: value.len() }
+                    }
+                    _ => larder_place { at: LARDER_NOWHERE, bytes: 0 },
+                };
+                count += 1;
+            });
+            if is_full {
+                break;
+            }
+        }
         // SAFETY: `the-caller-lends`: room for a number, or NULL.
         unsafe { arguments::set(done, count) };
         Ok(if is_full { larder_status::LARDER_BUFFER } else { larder_status::LARDER_OK })

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 
 use engine::{Builder, Cause, Map, Seconds};
 
+use crate::arguments::begin;
 use crate::handle::Bytes;
 use crate::status::{Failure, LARDER_ABI_VERSION, answer, larder_status};
 
@@ -23,9 +24,11 @@ pub enum larder_cause {
     LARDER_CAUSE_CONFLICT = 4,
 }
 
-/// Called for a value that left. The bytes are valid until it returns. It may use the cache. It
-/// runs on the thread whose call made the value leave, after that call's work, and must not unwind
-/// or longjmp.
+/// Called for a value that left, but for those that are there at larder_free. The bytes are valid
+/// until it returns. It runs on a thread that writes, which holds no lock then: after the work of
+/// larder_put and its like, within that of larder_put_many, larder_clear and larder_load. It may
+/// use the cache, but not free it. Its puts are limited: four for each value that left, and 16. It
+/// must not unwind or longjmp.
 pub type larder_on_removed = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
@@ -47,8 +50,8 @@ pub struct larder_settings {
     pub struct_bytes: u32,
     /// Bytes that the cache may take, everything counted. The default is 64 MiB.
     pub budget_bytes: u64,
-    /// The mean of the bytes of a key and its value, which decides how much of the budget is index;
-    /// 0 for the library's guess.
+    /// The mean of the bytes of a key and its value together, which decides how much of the budget
+    /// is index; 0 for the library's guess.
     pub entry_bytes_mean: u32,
     /// Threads that read at the same moment without waiting for each other; 0 for one per core, up
     /// to 16.
@@ -57,7 +60,7 @@ pub struct larder_settings {
     pub shards: u32,
     /// Time stands at this many seconds, and larder_set_time moves it; 0 for the system's clock.
     pub time_s: u32,
-    /// Called for every value that leaves: evicted, removed or replaced. NULL for none.
+    /// Called for values that leave: evicted, removed or replaced. NULL for none.
     pub on_removed: larder_on_removed,
     /// Passed to on_removed. Threads that use the cache share it.
     pub context: *mut c_void,
@@ -89,7 +92,7 @@ impl Listener {
         };
         // SAFETY: `the-caller-lends`: the caller's function, with the caller's context; the bytes live
         // until it returns.
-        unsafe { (self.0)(self.1, cause, key.as_ptr(), key.len(), value.as_ptr(), value.len()) }
+        unsafe { (self.0)(self.1, cause, begin(&key), key.len(), begin(&value), value.len()) }
     }
 }
 
@@ -113,7 +116,8 @@ impl larder_settings {
     pub fn builder(&self) -> Builder {
         let mut builder = Map::<[u8], Bytes<'static>>::builder().budget(self.budget_bytes);
         if self.entry_bytes_mean > 0 {
-            builder = builder.entry_bytes_mean(self.entry_bytes_mean as usize);
+            builder =
+                builder.entry_bytes_mean((self.entry_bytes_mean as usize + 8).clamp(16, 4096));
         }
         if self.readers_max > 0 {
             builder = builder.readers_max(self.readers_max as usize);

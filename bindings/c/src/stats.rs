@@ -18,7 +18,8 @@ pub struct larder_stats {
     pub entries_bytes: u64,
     /// Bytes that entries may take.
     pub entries_bytes_max: u64,
-    /// Lookups that found a live value.
+    /// Lookups by larder_get and its like that found a live value, but for those of threads that
+    /// are reading at this moment.
     pub hits: u64,
     /// Lookups that did not.
     pub misses: u64,
@@ -34,6 +35,8 @@ pub struct larder_stats {
     pub evicted: u64,
     /// Of those, entries that had expired.
     pub evicted_expired: u64,
+    /// Entries evicted because all places for a key were full; rare, and not part of evicted.
+    pub conflicts: u64,
 }
 
 /// Writes the figures of a cache to *stats, which has stats_bytes bytes (sizeof *stats): members
@@ -66,6 +69,7 @@ pub unsafe extern "C" fn larder_stats_get(
             removed: figures.removed,
             evicted: figures.evicted,
             evicted_expired: figures.evicted_expired,
+            conflicts: figures.conflicts,
         };
         let known = stats_bytes.min(size_of::<larder_stats>());
         // SAFETY: `the-caller-lends`: `stats_bytes` bytes; the figures are plain numbers without gaps.
@@ -77,7 +81,8 @@ pub unsafe extern "C" fn larder_stats_get(
     })
 }
 
-/// Writes the number of entries to *entries, expired ones included that no lookup has found yet.
+/// Writes the number of entries to *entries, expired ones included, which stay until their memory
+/// is needed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_len(
     cache: *const larder_cache,

@@ -21,17 +21,19 @@ pub enum larder_status {
     LARDER_MISS = 1,
     /// The key has a value already, which stays. Not an error.
     LARDER_PRESENT = 2,
-    /// A buffer is too small. The number of bytes that it needs was written. Not an error.
+    /// A buffer is too small. Not an error.
     LARDER_BUFFER = 3,
     /// An argument or a setting is out of range, or NULL.
     LARDER_ERROR_ARGUMENT = -1,
     /// The value, with the part of its key beyond 254 bytes, is larger than this cache takes.
     LARDER_ERROR_TOO_LARGE = -2,
-    /// Memory that the write needs is in use by a read that lasts. Nothing has changed; try again.
+    /// Memory that the write needs is in use by a read that lasts. Nothing has changed, but that
+    /// larder_clear, larder_load and larder_put_many may have done a part. Try again, except within
+    /// a function that larder calls: the read may be that one.
     LARDER_ERROR_BUSY = -3,
     /// The system refused memory.
     LARDER_ERROR_MEMORY = -4,
-    /// A panic interrupted a change of this cache. Reads still work; make a new one to write.
+    /// A panic interrupted a change of this cache, which is a defect of larder. Make a new one.
     LARDER_ERROR_POISONED = -5,
     /// A file could not be read or written.
     LARDER_ERROR_IO = -6,
@@ -41,6 +43,9 @@ pub enum larder_status {
     LARDER_ERROR_PANIC = -8,
     /// The caller was compiled for another version of this interface.
     LARDER_ERROR_VERSION = -9,
+    /// A put within on_removed was refused: such puts make more values leave than it was called
+    /// for. Trying again there can't help.
+    LARDER_ERROR_LISTENER = -10,
 }
 
 /// An error: its status and its text.
@@ -66,7 +71,8 @@ impl From<Error> for Failure {
         use larder_status::*;
         let status = match error {
             Error::ValueTooLarge { .. } => LARDER_ERROR_TOO_LARGE,
-            Error::Stalled { .. } | Error::Starved | Error::ListenerInserts => LARDER_ERROR_BUSY,
+            Error::Stalled { .. } | Error::Starved => LARDER_ERROR_BUSY,
+            Error::ListenerInserts => LARDER_ERROR_LISTENER,
             Error::Memory(_) => LARDER_ERROR_MEMORY,
             Error::Poisoned => LARDER_ERROR_POISONED,
             _ => LARDER_ERROR_ARGUMENT,
@@ -79,7 +85,14 @@ impl From<SaveError> for Failure {
     fn from(error: SaveError) -> Failure {
         let status = match error {
             SaveError::Cache(error) => return error.into(),
-            SaveError::Io(_) => larder_status::LARDER_ERROR_IO,
+            // A walk over a poisoned cache ends the save with the cache's error.
+            SaveError::Io(error) => match error.downcast::<Error>() {
+                Ok(error) => return error.into(),
+                Err(error) => {
+                    let text = SaveError::Io(error).to_string();
+                    return Failure::new(larder_status::LARDER_ERROR_IO, text);
+                }
+            },
             _ => larder_status::LARDER_ERROR_DAMAGED,
         };
         Failure::new(status, error.to_string())
@@ -120,7 +133,7 @@ pub extern "C" fn larder_last_error() -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn larder_status_text(status: i32) -> *const c_char {
     use larder_status::*;
-    let texts: [(larder_status, &CStr); 13] = [
+    let texts: [(larder_status, &CStr); 14] = [
         (LARDER_OK, c"done"),
         (LARDER_MISS, c"no value, or the end of a walk"),
         (LARDER_PRESENT, c"there is a value already"),
@@ -137,6 +150,10 @@ pub extern "C" fn larder_status_text(status: i32) -> *const c_char {
         (LARDER_ERROR_DAMAGED, c"a file is no saved cache, or it is damaged"),
         (LARDER_ERROR_PANIC, c"a call of larder panicked: please report it"),
         (LARDER_ERROR_VERSION, c"compiled for another version of the interface; compile again"),
+        (
+            LARDER_ERROR_LISTENER,
+            c"the listener of removed values stores too many; store fewer there",
+        ),
     ];
     let text = texts.iter().find(|(known, _)| *known as i32 == status);
     text.map_or(c"an unknown status", |(_, text)| text).as_ptr()

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use engine::{Iter, Map};
 
-use crate::arguments::{self, ttl_s};
+use crate::arguments::{self, begin};
 use crate::handle::{Bytes, larder_cache};
+use crate::single::larder_life;
 use crate::status::{Failure, answer, larder_status};
 
 /// A walk over all entries of a cache. One thread uses it at a time.
@@ -29,13 +30,13 @@ pub struct larder_entry {
     pub value: *const u8,
     /// Its bytes.
     pub value_bytes: usize,
-    /// The seconds that it has left, 0 if it does not expire.
-    pub left_s: u32,
+    /// How long it lives.
+    pub life: larder_life,
 }
 
 /// Begins a walk over all live entries, in no order, and writes it to *walk. It blocks no other
-/// call. An entry that is stored, removed or changed meanwhile is shown once, twice or not at all.
-/// On an error *walk is NULL.
+/// call. While the cache is used, any entry may be shown once, twice or not at all. On an error
+/// *walk is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_walk_new(
     cache: *const larder_cache,
@@ -74,15 +75,18 @@ pub unsafe extern "C" fn larder_walk_next(
             let Some(shown) = Map::<[u8], Bytes<'static>>::decode(next.key(), next.value()) else {
                 continue;
             };
-            let left = next.expires().map(|end| end.0.saturating_sub(now.0));
+            // The walk began earlier.
+            if next.expires().is_some_and(|expires| expires <= now) {
+                continue;
+            }
             walk.shown = shown;
             let (key, value) = &walk.shown;
             let shown = larder_entry {
-                key: key.as_ptr(),
+                key: begin(key),
                 key_bytes: key.len(),
-                value: value.as_ptr(),
+                value: begin(value),
                 value_bytes: value.len(),
-                left_s: left.map_or(0, |left| ttl_s(engine::Ttl::seconds(left))),
+                life: larder_life::of(next.expires(), now),
             };
             // SAFETY: `the-caller-lends`: room for an entry, or NULL.
             unsafe { arguments::set(entry, shown) };

@@ -1,5 +1,5 @@
-/* Every call of larder.h, used and misused. tests/c.rs compiles it as C and as C++, and runs it alone and under
- * valgrind. Ends with 1 at the first thing that is wrong. */
+/* Every call of larder.h, used and misused. bindings/check compiles it as C and as C++, and runs it alone and
+ * under valgrind. Ends with 1 at the first thing that is wrong. */
 
 #include <pthread.h>
 #include <stdio.h>
@@ -66,7 +66,7 @@ static void one_key(void) {
     struct got got = {"", 0};
     uint8_t buffer[8];
     size_t size = 99;
-    uint32_t left = 99;
+    larder_life life;
 
     CHECK(has(cache, "lynx", NULL));
     CHECK(put(cache, "lynx", "seven", 0) == LARDER_OK && has(cache, "lynx", "seven"));
@@ -76,6 +76,8 @@ static void one_key(void) {
     CHECK(larder_get_into(cache, bytes("lynx"), 4, buffer, 4, &size) == LARDER_BUFFER && size == 5);
     CHECK(larder_get_into(cache, bytes("lynx"), 4, NULL, 0, &size) == LARDER_BUFFER && size == 5);
     CHECK(larder_get_into(cache, bytes("otter"), 5, buffer, 8, &size) == LARDER_MISS && size == 0);
+    memcpy(buffer, "lynx", 4);
+    CHECK(larder_get_into(cache, buffer, 4, buffer, 8, &size) == LARDER_OK && memcmp(buffer, "seven", 5) == 0);
 
     /* Nothing is a key, and a value, and long ones are too. */
     CHECK(larder_put(cache, NULL, 0, NULL, 0, 0) == LARDER_OK);
@@ -90,26 +92,82 @@ static void one_key(void) {
 
     /* Time. */
     CHECK(put(cache, "lynx", "soon", 10) == LARDER_OK);
-    CHECK(larder_ttl(cache, bytes("lynx"), 4, &left, keep, &got) == LARDER_OK && left == 10);
+    CHECK(larder_peek(cache, bytes("lynx"), 4, &life, keep, &got) == LARDER_OK);
+    CHECK(life.left_s == 10 && life.expires_s == 110);
     CHECK(strcmp(got.text, "soon") == 0);
     CHECK(larder_set_time(cache, 109) == LARDER_OK);
-    CHECK(larder_ttl(cache, bytes("lynx"), 4, &left, NULL, NULL) == LARDER_OK && left == 1);
+    CHECK(larder_peek(cache, bytes("lynx"), 4, &life, NULL, NULL) == LARDER_OK && life.left_s == 1);
     CHECK(larder_touch(cache, bytes("lynx"), 4, 5) == LARDER_OK);
     CHECK(larder_set_time(cache, 113) == LARDER_OK && has(cache, "lynx", "soon"));
     CHECK(larder_set_time(cache, 114) == LARDER_OK && has(cache, "lynx", NULL));
-    CHECK(larder_ttl(cache, bytes("lynx"), 4, &left, NULL, NULL) == LARDER_MISS);
+    CHECK(larder_peek(cache, bytes("lynx"), 4, &life, NULL, NULL) == LARDER_MISS);
     CHECK(larder_touch(cache, bytes("lynx"), 4, 5) == LARDER_MISS);
-    CHECK(larder_ttl(cache, NULL, 0, &left, NULL, NULL) == LARDER_OK && left == 0);
+    CHECK(larder_peek(cache, NULL, 0, &life, NULL, NULL) == LARDER_OK && life.left_s == 0 && life.expires_s == 0);
+    CHECK(larder_peek(cache, NULL, 0, NULL, NULL, NULL) == LARDER_OK);
     CHECK(larder_set_time(cache, 1) == LARDER_OK && larder_get(cache, NULL, 0, NULL, NULL) == LARDER_OK);
 
     CHECK(larder_remove(cache, bytes("never"), 5) == LARDER_OK);
     larder_free(cache);
 }
 
+/* A function that larder calls, which uses the cache itself. */
+static void nested(void *context, const uint8_t *value, size_t value_bytes) {
+    larder_cache *cache = (larder_cache *)context;
+    CHECK(value != NULL && value_bytes == 5);
+    CHECK(has(cache, "lynx", "seven") && put(cache, "within", "seven", 0) == LARDER_OK && has(cache, "within", "seven"));
+}
+
+static void nested_each(void *context, size_t key, const uint8_t *value, size_t value_bytes) {
+    larder_cache *cache = (larder_cache *)context;
+    CHECK(key == 0 && value != NULL && value_bytes == 5 && has(cache, "lynx", "seven"));
+}
+
+static void empty(void *context, const uint8_t *value, size_t value_bytes) {
+    /* Not NULL, which is a miss, nor an address that no memory has. */
+    CHECK((uintptr_t)value > 4096 && value_bytes == 0);
+    *(int *)context += 1;
+}
+
+static int32_t keep_empty(void *context, const uint8_t *value, size_t value_bytes, larder_new_value *new_value) {
+    (void)new_value;
+    empty(context, value, value_bytes);
+    return LARDER_KEEP;
+}
+
+static void within_functions(void) {
+    larder_settings settings = defaults(8 << 20);
+    larder_cache *cache = made(&settings);
+    larder_bytes key = {bytes("lynx"), 4};
+    larder_walk *walk;
+    larder_entry entry;
+    int calls = 0;
+    CHECK(put(cache, "lynx", "seven", 0) == LARDER_OK);
+    CHECK(larder_get(cache, bytes("lynx"), 4, nested, cache) == LARDER_OK);
+    CHECK(larder_peek(cache, bytes("lynx"), 4, NULL, nested, cache) == LARDER_OK);
+    CHECK(larder_get_many(cache, &key, 1, nested_each, cache) == LARDER_OK);
+    CHECK(larder_clear(cache) == LARDER_OK && put(cache, "", "", 0) == LARDER_OK);
+    CHECK(larder_get(cache, NULL, 0, empty, &calls) == LARDER_OK);
+    CHECK(larder_peek(cache, NULL, 0, NULL, empty, &calls) == LARDER_OK);
+    CHECK(larder_add(cache, NULL, 0, NULL, 0, 0, empty, &calls) == LARDER_PRESENT);
+    CHECK(larder_exchange(cache, NULL, 0, NULL, 0, 0, empty, &calls) == LARDER_OK);
+    CHECK(larder_compute(cache, NULL, 0, keep_empty, &calls) == LARDER_OK);
+    CHECK(larder_walk_new(cache, &walk) == LARDER_OK && larder_walk_next(walk, &entry) == LARDER_OK);
+    CHECK((uintptr_t)entry.key > 4096 && (uintptr_t)entry.value > 4096 && entry.key_bytes + entry.value_bytes == 0);
+    larder_walk_free(walk);
+    CHECK(larder_take(cache, NULL, 0, empty, &calls) == LARDER_OK && calls == 6);
+
+    larder_stats stats;
+    CHECK(larder_stats_get(cache, &stats, sizeof stats) == LARDER_OK);
+    /* Two for each of three functions, those that called them, and one of nothing. */
+    CHECK(stats.hits == 1 + 2 + 2 + 1 + 1 + 1 && stats.misses == 0);
+    CHECK(has(cache, "lynx", NULL) && larder_stats_get(cache, &stats, sizeof stats) == LARDER_OK && stats.misses == 1);
+    larder_free(cache);
+}
+
 /* A function for larder_compute: counts, and stops at three. */
 static int32_t count(void *context, const uint8_t *value, size_t value_bytes, larder_new_value *new_value) {
     char *text = (char *)context;
-    CHECK((value == NULL) == (value_bytes == 0));
+    CHECK(value == NULL ? value_bytes == 0 : value_bytes == 1);
     if (value == NULL) {
         new_value->at = bytes("1");
         new_value->bytes = 1;
@@ -137,23 +195,23 @@ static void changes(void) {
     larder_cache *cache = made(&settings);
     struct got got = {"", 0};
     char room[1];
-    uint32_t left;
+    larder_life life;
     const uint8_t *key = bytes("k");
 
     CHECK(larder_add(cache, key, 1, bytes("a"), 1, 0, keep, &got) == LARDER_OK && got.count == 0);
     CHECK(larder_add(cache, key, 1, bytes("b"), 1, 0, keep, &got) == LARDER_PRESENT && got.count == 1);
     CHECK(strcmp(got.text, "a") == 0 && has(cache, "k", "a"));
-    CHECK(larder_replace(cache, key, 1, bytes("c"), 1, 0, keep, &got) == LARDER_OK);
+    CHECK(larder_exchange(cache, key, 1, bytes("c"), 1, 0, keep, &got) == LARDER_OK);
     CHECK(strcmp(got.text, "a") == 0 && has(cache, "k", "c"));
     CHECK(larder_take(cache, key, 1, keep, &got) == LARDER_OK && strcmp(got.text, "c") == 0);
     CHECK(larder_take(cache, key, 1, keep, &got) == LARDER_MISS && got.count == 3);
-    CHECK(larder_replace(cache, key, 1, bytes("d"), 1, 0, NULL, NULL) == LARDER_MISS);
+    CHECK(larder_exchange(cache, key, 1, bytes("d"), 1, 0, NULL, NULL) == LARDER_MISS);
     CHECK(has(cache, "k", "d") && larder_take(cache, key, 1, NULL, NULL) == LARDER_OK);
 
     CHECK(larder_compute(cache, key, 1, count, room) == LARDER_MISS && has(cache, "k", "1"));
     CHECK(larder_set_time(cache, 120) == LARDER_OK);
     CHECK(larder_compute(cache, key, 1, count, room) == LARDER_OK && has(cache, "k", "2"));
-    CHECK(larder_ttl(cache, key, 1, &left, NULL, NULL) == LARDER_OK && left == 30);
+    CHECK(larder_peek(cache, key, 1, &life, NULL, NULL) == LARDER_OK && life.left_s == 30 && life.expires_s == 150);
     CHECK(larder_compute(cache, key, 1, count, room) == LARDER_OK && has(cache, "k", "3"));
     CHECK(larder_compute(cache, key, 1, count, room) == LARDER_OK && has(cache, "k", NULL));
 
@@ -263,7 +321,19 @@ static void files_and_walks(const char *folder) {
     CHECK(larder_load(cache, folder, NULL) == LARDER_ERROR_IO);
     FILE *file = fopen(path, "wb");
     CHECK(file != NULL && fputs("not a cache at all, but long enough for one", file) >= 0 && fclose(file) == 0);
-    CHECK(larder_load(other, path, &number) == LARDER_ERROR_DAMAGED && unlink(path) == 0);
+    CHECK(larder_load(other, path, &number) == LARDER_ERROR_DAMAGED && number == 0 && unlink(path) == 0);
+    /* Cut in the last chunk: what is before it is there. */
+    uint8_t value[1000] = {0};
+    larder_settings large = defaults(16 << 20);
+    larder_cache *full = made(&large);
+    for (uint32_t i = 0; i < 600; i++)
+        CHECK(larder_put(full, (const uint8_t *)&i, sizeof i, value, sizeof value, 0) == LARDER_OK);
+    CHECK(larder_save(full, path, &number) == LARDER_OK && number == 600 && truncate(path, 400000) == 0);
+    CHECK(larder_clear(full) == LARDER_OK && larder_load(full, path, &number) == LARDER_ERROR_DAMAGED);
+    uint64_t there = 0;
+    CHECK(number > 200 && number < 600 && larder_len(full, &there) == LARDER_OK && there == number);
+    CHECK(unlink(path) == 0);
+    larder_free(full);
 
     /* A walk outlives its cache. */
     larder_walk *walk = NULL;
@@ -274,14 +344,54 @@ static void files_and_walks(const char *folder) {
     while (larder_walk_next(walk, &entry) == LARDER_OK) {
         CHECK(entry.key_bytes == 1 && entry.value_bytes == 1);
         CHECK(entry.value[0] - '1' == entry.key[0] - 'a');
-        CHECK(entry.key[0] == 'a' ? entry.left_s == 0 : entry.left_s > 400 && entry.left_s <= 500);
+        CHECK(entry.key[0] == 'a' ? entry.life.left_s == 0 : entry.life.left_s > 400 && entry.life.left_s <= 500);
         seen += entry.key[0];
     }
     CHECK(seen == 'a' + 'b' && larder_walk_next(walk, &entry) == LARDER_MISS);
     larder_walk_free(walk);
 
+    settings.time_s = 100;
+    larder_cache *timed = made(&settings);
+    CHECK(put(timed, "short", "1", 5) == LARDER_OK && larder_walk_new(timed, &walk) == LARDER_OK);
+    CHECK(larder_set_time(timed, 200) == LARDER_OK && larder_walk_next(walk, &entry) == LARDER_MISS);
+    larder_walk_free(walk);
+    larder_free(timed);
+
     CHECK(larder_clear(other) == LARDER_OK && larder_len(other, &number) == LARDER_OK && number == 0);
     larder_free(other);
+}
+
+/* Stores in place of each value that left two others, until it is refused. */
+struct stubborn {
+    larder_cache *cache;
+    uint32_t next;
+    int is_refused;
+};
+
+static void put_more(void *context, larder_cause cause, const uint8_t *key, size_t key_bytes, const uint8_t *value,
+                     size_t value_bytes) {
+    struct stubborn *stubborn = (struct stubborn *)context;
+    (void)cause, (void)key, (void)key_bytes, (void)value_bytes;
+    for (int i = 0; i < 9; i++) {
+        uint32_t next = stubborn->next++;
+        larder_status status = larder_put(stubborn->cache, (const uint8_t *)&next, sizeof next, value, 100, 0);
+        CHECK(status == LARDER_OK || status == LARDER_ERROR_LISTENER);
+        stubborn->is_refused |= status == LARDER_ERROR_LISTENER;
+    }
+}
+
+static void stubborn_listener(void) {
+    struct stubborn stubborn = {NULL, 1 << 20, 0};
+    larder_settings settings = defaults(512 << 10);
+    settings.on_removed = put_more;
+    settings.context = &stubborn;
+    settings.shards = 1;
+    larder_cache *cache = stubborn.cache = made(&settings);
+    uint8_t value[100] = {0};
+    for (uint32_t i = 0; i < 6000; i++)
+        CHECK(larder_put(cache, (const uint8_t *)&i, sizeof i, value, sizeof value, 0) == LARDER_OK);
+    CHECK(stubborn.is_refused);
+    larder_free(cache);
 }
 
 /* Counts what leaves, by cause. */
@@ -293,7 +403,7 @@ struct left {
 static void on_removed(void *context, larder_cause cause, const uint8_t *key, size_t key_bytes,
                        const uint8_t *value, size_t value_bytes) {
     struct left *left = (struct left *)context;
-    CHECK(key != NULL && key_bytes > 0 && value_bytes > 0 && value != NULL);
+    CHECK((uintptr_t)key > 4096 && key_bytes > 0 && (uintptr_t)value > 4096 && value_bytes > 0);
     __atomic_add_fetch(&left->causes[cause], 1, __ATOMIC_RELAXED);
     /* It may use the cache. */
     CHECK(larder_get(left->cache, key, key_bytes, NULL, NULL) >= LARDER_OK);
@@ -310,6 +420,7 @@ static void listeners(void) {
     larder_cache *cache = left.cache = made(&settings);
     CHECK(put(cache, "k", "1", 0) == LARDER_OK && put(cache, "k", "2", 0) == LARDER_OK);
     CHECK(left.causes[LARDER_CAUSE_REPLACED] == 1);
+    CHECK(larder_touch(cache, bytes("k"), 1, 100) == LARDER_OK && left.causes[LARDER_CAUSE_REPLACED] == 1);
     CHECK(larder_remove(cache, bytes("k"), 1) == LARDER_OK && left.causes[LARDER_CAUSE_REMOVED] == 1);
     uint8_t value[100] = {0};
     for (uint32_t i = 0; i < 20000; i++)
@@ -318,7 +429,7 @@ static void listeners(void) {
     CHECK(larder_stats_get(cache, &stats, sizeof stats) == LARDER_OK);
     CHECK(stats.budget_bytes == 512 << 10 && stats.inserted == 20001 && stats.entries > 1000);
     CHECK(stats.evicted > 10000 && left.causes[LARDER_CAUSE_BUDGET] == stats.evicted);
-    CHECK(stats.inserted == stats.entries + stats.evicted + stats.removed && stats.updated == 1);
+    CHECK(stats.inserted == stats.entries + stats.evicted + stats.conflicts + stats.removed && stats.updated == 1);
     /* A caller that knows the first member only, and one that knows more than the library. */
     uint64_t few[2] = {7, 7}, more[64];
     memset(more, 7, sizeof more);
@@ -445,10 +556,12 @@ int main(int count, char **words) {
     CHECK(count == 2);
     CHECK(strcmp(larder_last_error(), "") == 0);
     one_key();
+    within_functions();
     changes();
     many_keys();
     files_and_walks(words[1]);
     listeners();
+    stubborn_listener();
     misuse();
     threads();
     puts("all calls of larder.h do what they say");

@@ -1,11 +1,15 @@
-// Package freecache has the methods of github.com/coocood/freecache over larder: change the import, and the rest compiles.
+// Package freecache has the methods of github.com/coocood/freecache over larder: change the import, and nearly all programs
+// compile.
 //
 // What differs:
 //   - Which entries are evicted: larder's policy decides instead of an approximate LRU.
-//   - An entry may have more than 1/1024 of the cache, up to almost 32 KiB: ErrLargeEntry says that it has more.
-//   - OverwriteCount counts every Set of a key that had a value.
-//   - AverageAccessTime is missing: larder keeps no times of accesses.
-//   - GetFn and PeekFn pass a copy.
+//   - An entry may have up to almost 32 KiB with the part of its key beyond 254 bytes, less in a small cache, instead of
+//     1/1024 of the cache. ErrLargeEntry says that it has more.
+//   - The cache takes up to twice its size and 2 MiB: see NewCache. Close gives it up.
+//   - GetFn and PeekFn pass a copy. Peek does not return expired entries. Update calls its function again if the key was
+//     changed meanwhile. Del of an expired entry returns false.
+//   - OverwriteCount counts every value that replaced another one.
+//   - AverageAccessTime and RingBuf are missing: larder keeps no times of accesses.
 package freecache
 
 import (
@@ -18,6 +22,12 @@ import (
 	"larder"
 )
 
+// Constants that programs use to say how much an entry takes in freecache.
+const (
+	HASH_ENTRY_SIZE = 16
+	ENTRY_HDR_SIZE  = 24
+)
+
 const (
 	sizeMin     = 512 << 10
 	keyBytesMax = 65535
@@ -28,16 +38,8 @@ var (
 	ErrLargeKey   = errors.New("The key is larger than 65535")
 	ErrLargeEntry = errors.New("The entry is larger than the cache takes")
 	ErrNotFound   = errors.New("Entry not found")
+	ErrOutOfRange = errors.New("out of range")
 )
-
-// A Timer tells the time, in seconds since 1970.
-type Timer interface {
-	Now() uint32
-}
-
-type systemTimer struct{}
-
-func (systemTimer) Now() uint32 { return uint32(time.Now().Unix()) }
 
 // A Cache can be used by any number of goroutines at once.
 type Cache struct {
@@ -47,6 +49,7 @@ type Cache struct {
 	told    atomic.Uint32
 	touched atomic.Int64
 
+	// Of the cache's time, and of the figures.
 	lock sync.Mutex
 	// What the figures were when ResetStatistics was called.
 	before larder.Stats
@@ -56,31 +59,44 @@ type Cache struct {
 // seconds.
 type Updater func(value []byte, found bool) (newValue []byte, replace bool, expireSeconds int)
 
-// NewCache makes a cache for entries of so many bytes, at least 512 KiB. As in freecache, what it needs besides them comes on top:
-// here that is as much again, and 2 MiB, which the system gives as the cache fills.
+// NewCache makes a cache for entries of size bytes together, at least 512 KiB. What it needs besides them comes on top, as in
+// freecache. Here that is up to as much again, and 2 MiB, which the system gives as the cache fills: entries may take all of it.
 func NewCache(size int) *Cache {
-	return NewCacheCustomTimer(size, systemTimer{})
+	return NewCacheCustomTimer(size, nil)
 }
 
-// NewCacheCustomTimer is NewCache with another source of time.
+// NewCacheCustomTimer is NewCache with another source of time; nil is the system's.
 func NewCacheCustomTimer(size int, timer Timer) *Cache {
+	if timer == nil {
+		timer = systemTimer{}
+	}
 	settings := larder.Settings{BudgetBytes: 2*uint64(max(size, sizeMin)) + 2<<20, EntryBytesMean: 48, TimeSeconds: 1}
 	cache, err := larder.New(settings)
 	if err != nil {
 		// freecache panics where memory is missing, too: its function has no error to return.
 		panic(err)
 	}
-	return &Cache{cache: cache, timer: timer}
+	made := &Cache{cache: cache, timer: timer}
+	made.told.Store(1)
+	return made
 }
 
+// Close gives the cache up. Its memory returns to the system with the garbage collection after that; see larder.Cache.
+func (cache *Cache) Close() error { return cache.cache.Close() }
+
 // tell sets the cache's time to the timer's.
-func (cache *Cache) tell() uint32 {
-	now := cache.timer.Now()
-	if cache.told.Load() != now && cache.told.Swap(now) != now {
-		// It can fail only for a cache with the system's time.
-		_ = cache.cache.SetTime(now)
+func (cache *Cache) tell() {
+	if now := cache.timer.Now(); cache.told.Load() != now {
+		cache.setTime(now)
 	}
-	return now
+}
+
+func (cache *Cache) setTime(now uint32) {
+	cache.lock.Lock()
+	defer cache.lock.Unlock()
+	// It can fail only for a cache with the system's time. The time is set before others read that it is.
+	_ = cache.cache.SetTime(now)
+	cache.told.Store(now)
 }
 
 // ttlOf is how long an entry lives; 0 and less is for ever, as in freecache.
@@ -109,6 +125,9 @@ func (cache *Cache) Set(key, value []byte, expireSeconds int) error {
 
 // Touch gives a value a new time.
 func (cache *Cache) Touch(key []byte, expireSeconds int) error {
+	if len(key) > keyBytesMax {
+		return ErrLargeKey
+	}
 	cache.tell()
 	err := errorOf(cache.cache.Touch(key, ttlOf(expireSeconds)))
 	if err == nil {
@@ -133,18 +152,31 @@ func (cache *Cache) GetFn(key []byte, fn func([]byte) error) error {
 	return fn(value)
 }
 
-// Peek is Get: to larder, a read is one of many.
-func (cache *Cache) Peek(key []byte) ([]byte, error) { return cache.Get(key) }
+// Peek is Get, but is not counted, and does not keep the entry from eviction.
+func (cache *Cache) Peek(key []byte) ([]byte, error) {
+	cache.tell()
+	value, _, err := cache.cache.Peek(key)
+	return value, errorOf(err)
+}
 
-// PeekFn is GetFn.
-func (cache *Cache) PeekFn(key []byte, fn func([]byte) error) error { return cache.GetFn(key, fn) }
+// PeekFn is GetFn, but is not counted, and does not keep the entry from eviction.
+func (cache *Cache) PeekFn(key []byte, fn func([]byte) error) error {
+	value, err := cache.Peek(key)
+	if err != nil {
+		return err
+	}
+	return fn(value)
+}
 
 // GetOrSet returns the value of a key; if there is none, it stores one and returns nil.
 func (cache *Cache) GetOrSet(key, value []byte, expireSeconds int) ([]byte, error) {
 	if len(key) > keyBytesMax {
 		return nil, ErrLargeKey
 	}
-	cache.tell()
+	// A read that counts; Add is none.
+	if there, err := cache.Get(key); err == nil {
+		return there, nil
+	}
 	there, _, err := cache.cache.Add(key, value, ttlOf(expireSeconds))
 	return there, errorOf(err)
 }
@@ -155,7 +187,8 @@ func (cache *Cache) SetAndGet(key, value []byte, expireSeconds int) (old []byte,
 		return nil, false, ErrLargeKey
 	}
 	cache.tell()
-	old, found, err = cache.cache.Replace(key, value, ttlOf(expireSeconds))
+	cache.cache.Has(key) // A read that counts.
+	old, found, err = cache.cache.Exchange(key, value, ttlOf(expireSeconds))
 	return old, found, errorOf(err)
 }
 
@@ -166,6 +199,7 @@ func (cache *Cache) Update(key []byte, updater Updater) (found, replaced bool, e
 		return false, false, ErrLargeKey
 	}
 	cache.tell()
+	cache.cache.Has(key) // A read that counts.
 	found, err = cache.cache.Compute(key, func(value []byte, isThere bool) larder.Change {
 		var expireSeconds int
 		value, replaced, expireSeconds = updater(value, isThere)
@@ -189,15 +223,13 @@ func (cache *Cache) GetWithBuf(key, buf []byte) ([]byte, error) {
 
 // GetWithExpiration is Get, and returns when the value expires, in seconds since 1970, or 0.
 func (cache *Cache) GetWithExpiration(key []byte) (value []byte, expireAt uint32, err error) {
-	now := cache.tell()
-	value, left, err := cache.cache.GetWithTTL(key)
-	if err != nil {
-		return nil, 0, errorOf(err)
+	cache.tell()
+	// A read that counts; Peek is none.
+	if !cache.cache.Has(key) {
+		return nil, 0, ErrNotFound
 	}
-	if left > 0 {
-		expireAt = now + uint32(left/time.Second)
-	}
-	return value, expireAt, nil
+	value, life, err := cache.cache.Peek(key)
+	return value, life.Expires, errorOf(err)
 }
 
 // GetWithExpirationAndBuf is GetWithExpiration into a buffer, if the value fits there.
@@ -211,12 +243,12 @@ func (cache *Cache) GetWithExpirationAndBuf(key, buf []byte) (value []byte, expi
 
 // TTL returns the seconds that a value has left, 0 for one without an end, or ErrNotFound.
 func (cache *Cache) TTL(key []byte) (timeLeft uint32, err error) {
-	left, err := cache.cache.TTL(key)
-	if err == nil && left > 0 {
+	life, err := cache.cache.TTL(key)
+	if err == nil && life.TTL > 0 {
 		cache.tell()
-		left, err = cache.cache.TTL(key)
+		life, err = cache.cache.TTL(key)
 	}
-	return uint32(left / time.Second), errorOf(err)
+	return uint32(life.TTL / time.Second), errorOf(err)
 }
 
 // Del removes a value, and says whether there was one.

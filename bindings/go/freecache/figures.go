@@ -6,7 +6,10 @@ import "larder"
 func (cache *Cache) stats() larder.Stats {
 	cache.lock.Lock()
 	defer cache.lock.Unlock()
-	now, _ := cache.cache.Stats()
+	now, err := cache.cache.Stats()
+	if err != nil {
+		return larder.Stats{}
+	}
 	before := cache.before
 	now.Hits -= before.Hits
 	now.Misses -= before.Misses
@@ -14,27 +17,32 @@ func (cache *Cache) stats() larder.Stats {
 	now.Updated -= before.Updated
 	now.Evicted -= before.Evicted
 	now.EvictedExpired -= before.EvictedExpired
+	now.Conflicts -= before.Conflicts
 	return now
 }
 
-// ResetStatistics sets all counters to 0.
+// ResetStatistics sets all counters but TouchedCount to 0.
 func (cache *Cache) ResetStatistics() {
 	cache.lock.Lock()
 	defer cache.lock.Unlock()
-	cache.before, _ = cache.cache.Stats()
-	cache.touched.Store(0)
+	if now, err := cache.cache.Stats(); err == nil {
+		cache.before = now
+	}
 }
 
-// EvacuateCount is the number of entries that were evicted.
-func (cache *Cache) EvacuateCount() int64 { return int64(cache.stats().Evicted) }
+// EvacuateCount is the number of entries that were evicted before they expired.
+func (cache *Cache) EvacuateCount() int64 {
+	stats := cache.stats()
+	return int64(stats.Evicted - stats.EvictedExpired + stats.Conflicts)
+}
 
-// ExpiredCount is the number of entries that were found expired.
+// ExpiredCount is the number of entries that were evicted after they had expired, and of lookups that found one that had.
 func (cache *Cache) ExpiredCount() int64 {
 	stats := cache.stats()
 	return int64(stats.ExpiredMisses + stats.EvictedExpired)
 }
 
-// EntryCount is the number of entries, expired ones included that no lookup has found yet.
+// EntryCount is the number of entries, expired ones included, which stay until their memory is needed.
 func (cache *Cache) EntryCount() int64 { return int64(cache.stats().Entries) }
 
 // HitCount is the number of lookups that found a value.

@@ -1,15 +1,11 @@
 package freecache
 
-import (
-	"time"
-
-	"larder"
-)
+import "larder"
 
 // An Iterator walks over all entries.
 type Iterator struct {
-	walk *larder.Walk
-	now  uint32
+	cache *Cache
+	walk  *larder.Walk
 }
 
 // An Entry of a walk.
@@ -21,25 +17,22 @@ type Entry struct {
 
 // NewIterator begins a walk over all live entries, in no order.
 func (cache *Cache) NewIterator() *Iterator {
-	now := cache.tell()
-	// It can fail only after a defect of larder. The walk is empty then.
+	cache.tell()
+	// It can fail only after a defect of larder, or Close. The walk is empty then.
 	walk, _ := cache.cache.Walk()
-	return &Iterator{walk, now}
+	return &Iterator{cache, walk}
 }
 
-// Next returns the next entry, or nil at the end.
+// Next returns the next entry that has not expired, or nil at the end.
 func (it *Iterator) Next() *Entry {
 	if it.walk == nil {
 		return nil
 	}
+	it.cache.tell()
 	shown, err := it.walk.Next()
 	if err != nil {
 		it.walk.Close()
 		return nil
 	}
-	entry := &Entry{Key: shown.Key, Value: shown.Value}
-	if shown.TTL > 0 {
-		entry.ExpireAt = it.now + uint32(shown.TTL/time.Second)
-	}
-	return entry
+	return &Entry{shown.Key, shown.Value, shown.Life.Expires}
 }

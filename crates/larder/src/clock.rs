@@ -74,11 +74,13 @@ impl Clock {
 fn first_look() -> Seconds {
     if !IS_TICKING.swap(true, Ordering::Relaxed) && watches_forks() {
         // The thread is never joined: it holds nothing, and ends with the process.
-        let _ = std::thread::Builder::new().name("larder-clock".into()).spawn(|| {
-            loop {
-                TICKED.store(seconds_now(), Ordering::Relaxed);
-                std::thread::sleep(TICK);
-            }
+        let ticks = || loop {
+            TICKED.store(seconds_now(), Ordering::Relaxed);
+            std::thread::sleep(TICK);
+        };
+        // A program that waits for its signals must get them.
+        let _ = larder_mem::without_signals(|| {
+            std::thread::Builder::new().name("larder-clock".into()).spawn(ticks)
         });
     }
     Seconds(seconds_now())

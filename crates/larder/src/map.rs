@@ -256,13 +256,14 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         })
     }
 
-    /// The number of values, including expired ones that no lookup has found yet. Takes main's
-    /// lock.
+    /// The number of values, including expired ones, which stay until their memory is needed. Takes
+    /// each lock for a moment.
     pub fn len(&self) -> Result<u64, Error> {
         Ok(self.cache().stats()?.entries)
     }
 
-    /// The cache's figures, with all reads that are over. Takes each lock for a moment.
+    /// The cache's figures. Of lookups, those of threads that are reading at this moment may be missing.
+    /// Takes each lock for a moment.
     pub fn stats(&self) -> Result<Stats, Error> {
         self.inner.pool.sync_idle();
         self.cache().stats()

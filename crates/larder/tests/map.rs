@@ -30,6 +30,7 @@ enum Step {
     Replace(usize, Vec<u8>),
     Take(usize),
     Append(usize, u8),
+    Touch(usize, Option<u32>),
     Pass(u32),
     Clear,
 }
@@ -46,7 +47,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => (key.clone(), value()).prop_map(|(k, v)| Step::Load(k, v)),
         2 => (key.clone(), value()).prop_map(|(k, v)| Step::Replace(k, v)),
         1 => key.clone().prop_map(Step::Take),
-        2 => (key, any::<u8>()).prop_map(|(k, byte)| Step::Append(k, byte)),
+        2 => (key.clone(), any::<u8>()).prop_map(|(k, byte)| Step::Append(k, byte)),
+        3 => (key, prop::option::of(0u32..5)).prop_map(|(k, t)| Step::Touch(k, t)),
         2 => (1u32..3).prop_map(Step::Pass),
         1 => Just(Step::Clear),
     ];
@@ -126,12 +128,10 @@ proptest! {
                 Step::Get(number) => {
                     let there = model.get(&key_of(number)).map(|(value, _)| value.clone());
                     prop_assert_eq!(map.contains(&*key_of(number)), there.is_some());
-                    let left = model.get(&key_of(number)).map(|&(_, end)| match end {
-                        u32::MAX => Ttl::FOREVER,
-                        end => Ttl::seconds(end - now),
-                    });
-                    let with_ttl = map.get_with_ttl(&*key_of(number)).unwrap();
-                    prop_assert_eq!(with_ttl, there.clone().zip(left));
+                    let end = model.get(&key_of(number)).map(|(_, end)| *end);
+                    let expires = end.map(|end| (end < u32::MAX).then_some(Seconds(end)));
+                    let with_expiry = map.get_with_expiry(&*key_of(number)).unwrap();
+                    prop_assert_eq!(with_expiry, there.clone().zip(expires));
                     prop_assert_eq!(map.get(&*key_of(number)), there);
                 }
                 Step::Load(number, value) => {
@@ -156,6 +156,12 @@ proptest! {
                     map.clear().unwrap();
                     model.clear();
                     prop_assert!(map.is_empty().unwrap());
+                }
+                Step::Touch(number, ttl) => {
+                    let end = ttl.map_or(u32::MAX, |ttl| now + ttl);
+                    let life = ttl.map_or(Ttl::FOREVER, Ttl::seconds);
+                    let there = model.get_mut(&key_of(number)).map(|there| there.1 = end);
+                    prop_assert_eq!(map.touch(&*key_of(number), life).unwrap(), there.is_some());
                 }
                 change => step_of_change(&map, &mut model, change)?,
             }

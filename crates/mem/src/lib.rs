@@ -72,7 +72,7 @@
 //! the model checker's types with the shard.
 //!
 //! `unsafe` is in `region` (mappings), `table` (buckets), `arena` (slots), `log` (records), `slab`,
-//! `object` (its mapping, its rooms and its leases), `fork` and the prefetch below. `shard`,
+//! `object` (its mapping, its rooms and its leases), `fork`, `signals` and the prefetch below. `shard`,
 //! `reader` and `lease` call those with the invariant that allows it, and no other crate of the
 //! engine has any.
 
@@ -93,6 +93,7 @@ mod pages;
 mod reader;
 mod region;
 mod shard;
+mod signals;
 mod sizes;
 mod slab;
 pub mod sync;
@@ -111,6 +112,7 @@ pub use pages::{ClassUse, PageUse};
 pub use reader::{CopyView, MainView, Parked, Reader, View};
 pub use region::{Memory, Region, Zeroed};
 pub use shard::{Guard, Main, ReaderLag, Shard, ToMove};
+pub use signals::without_signals;
 #[cfg(loom)]
 pub use slab::SlabFault;
 pub use slab::{

@@ -14,6 +14,7 @@ use std::borrow::Borrow;
 use super::{Inner, Map};
 use crate::codec::{Key, Value, with_engine_key};
 use crate::condition::Expected;
+use crate::entry::Entry;
 use crate::error::Error;
 use crate::time::{Seconds, Ttl};
 
@@ -78,27 +79,39 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         self.change(key, |_| Change::Remove)
     }
 
-    /// The value of a key and the time that it has left, [`Ttl::FOREVER`] for a value that does not
-    /// expire. Copies the value under the lock of its shard; the policy does not learn of the read.
+    /// The value of a key and the first second in which it has expired, by the clock of
+    /// [`Map::now`]; `None` for never. Copies the value under the lock of its shard; the policy does
+    /// not learn of the read.
     ///
     /// ```
     /// use larder::{Map, Ttl};
     ///
     /// let map: Map<str, u64> = Map::new(1 << 20)?;
     /// map.insert_ttl("lynx", 7, Ttl::seconds(60))?;
-    /// let (value, left) = map.get_with_ttl("lynx")?.expect("it was just inserted");
-    /// assert!(value == 7 && left <= Ttl::seconds(60));
+    /// let (value, expires) = map.get_with_expiry("lynx")?.expect("it was just inserted");
+    /// assert!(value == 7 && expires.is_some_and(|expires| expires <= larder::Seconds(map.now().0 + 60)));
     /// # Ok::<(), larder::Error>(())
     /// ```
-    pub fn get_with_ttl<Q: Key + ?Sized>(&self, key: &Q) -> Result<Option<(V, Ttl)>, Error>
+    pub fn get_with_expiry<Q: Key + ?Sized>(
+        &self,
+        key: &Q,
+    ) -> Result<Option<(V, Option<Seconds>)>, Error>
     where
         K: Borrow<Q>,
     {
         key.with_key(|key| {
             let (found, there) = self.inner.find(key)?;
-            let expires = found.and_then(|found| found.expires);
-            Ok(there.map(|value| (value, time_left(expires, self.inner.clock.now()))))
+            Ok(there.map(|value| (value, found.and_then(|found| found.expires))))
         })
+    }
+
+    /// Makes the value of a key expire `ttl` from now. False if there is none. The value stays where
+    /// it is, so no listener is called.
+    pub fn touch<Q: Key + ?Sized>(&self, key: &Q, ttl: Ttl) -> Result<bool, Error>
+    where
+        K: Borrow<Q>,
+    {
+        key.with_key(|key| self.inner.touch(key, ttl))
     }
 
     /// Does what `decide` returns, which may be the same change every time.
@@ -122,11 +135,6 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     }
 }
 
-/// The time until a value expires.
-fn time_left(expires: Option<Seconds>, now: Seconds) -> Ttl {
-    expires.map_or(Ttl::FOREVER, |end| Ttl::seconds(end.0.saturating_sub(now.0)))
-}
-
 impl Inner {
     /// The entry under the engine's key, and its value if it is one of this key and type.
     fn find<V: Value>(&self, key: &[u8]) -> Result<(Option<Expected>, Option<V>), Error> {
@@ -139,6 +147,21 @@ impl Inner {
             let value = found.as_ref().and_then(|found| rest.value_in(&found.value));
             let value = value.and_then(V::from_value);
             Ok((found, value))
+        })
+    }
+
+    fn touch(&self, key: &[u8], ttl: Ttl) -> Result<bool, Error> {
+        let now = self.clock.now();
+        with_engine_key(key, |engine_key, rest| {
+            let cache = self.pool.cache();
+            let is_there = |entry: Entry<'_>| rest.value_in(entry.value()).is_some();
+            if cache.read_at_main(engine_key, now, is_there)? != Some(true) {
+                return Ok(false);
+            }
+            // A write that comes between has its value touched, or none: as if it had come before or
+            // after this.
+            self.pool.write(|writer| writer.touch(engine_key, ttl, now))?;
+            Ok(true)
         })
     }
 
@@ -159,7 +182,8 @@ impl Inner {
             Change::Insert(value, ttl) => (Some(value), *ttl),
             Change::Update(value) => {
                 let expires = found.as_ref().filter(|_| is_value).and_then(|found| found.expires);
-                (Some(value), time_left(expires, now))
+                let ttl = |end: Seconds| Ttl::seconds(end.0.saturating_sub(now.0));
+                (Some(value), expires.map_or(Ttl::FOREVER, ttl))
             }
         };
         self.flight.supersede(key);
