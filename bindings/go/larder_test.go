@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -418,6 +419,39 @@ func TestCollected(t *testing.T) {
 		runtime.GC()
 		time.Sleep(50 * time.Millisecond)
 	}
+}
+
+// large is a cache whose memory is larger than the CPU's cache, and its keys in no order.
+func large(b *testing.B) (*Cache, [][]byte) {
+	cache := made(b, Settings{BudgetBytes: 256 << 20, EntryBytesMean: 40})
+	keys := make([][]byte, 1_000_000)
+	for number := range keys {
+		keys[number] = []byte(fmt.Sprintf("%08d", number))
+		check(b, cache.Set(keys[number], make([]byte, 32), 0))
+	}
+	rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	return cache, keys
+}
+
+func BenchmarkLargeGet(b *testing.B) {
+	cache, keys := large(b)
+	next := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		cache.Get(keys[next])
+		next = (next + 1) % len(keys)
+	}
+}
+
+func BenchmarkLargeGetMulti32(b *testing.B) {
+	cache, keys := large(b)
+	next := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		cache.GetMulti(keys[next : next+32])
+		next = (next + 32) % (len(keys) - 32)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*32), "ns/key")
 }
 
 func BenchmarkGet(b *testing.B) {

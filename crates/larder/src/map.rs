@@ -161,16 +161,16 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
 
     /// As [`Map::get_many`], and passes the bytes of each value to `each` in place.
     pub fn with_many<Q: Borrow<K>>(&self, keys: &[Q], mut each: impl FnMut(usize, Option<&[u8]>)) {
-        let mut batch = KeyBatch::default();
+        let mut batch = KeyBatch::new();
         for (number, keys) in keys.chunks(KEYS_TOGETHER).enumerate() {
             let first = number * KEYS_TOGETHER;
             batch.clear();
             keys.iter().for_each(|key| key.borrow().with_key(|key| batch.push(key)));
             if batch.is_plain {
                 let now = self.inner.clock.now();
-                self.inner
-                    .pool
-                    .read_many(&batch.keys(), now, |at, stored| each(first + at, stored));
+                let mut room = [&[][..]; KEYS_TOGETHER];
+                let keys = batch.keys(&mut room);
+                self.inner.pool.read_many(keys, now, |at, stored| each(first + at, stored));
                 continue;
             }
             for (at, key) in keys.iter().enumerate() {
@@ -301,7 +301,6 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
 }
 
 /// Keys to be looked up together, one behind the other.
-#[derive(Default)]
 struct KeyBatch {
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -310,6 +309,11 @@ struct KeyBatch {
 }
 
 impl KeyBatch {
+    fn new() -> Self {
+        let bytes = Vec::with_capacity(KEYS_TOGETHER * 16);
+        KeyBatch { bytes, ends: Vec::with_capacity(KEYS_TOGETHER), is_plain: true }
+    }
+
     fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -324,9 +328,13 @@ impl KeyBatch {
         }
     }
 
-    fn keys(&self) -> Vec<&[u8]> {
+    /// The keys, in `room`, which has a place for each.
+    fn keys<'a, 'k>(&'k self, room: &'a mut [&'k [u8]; KEYS_TOGETHER]) -> &'a [&'k [u8]] {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end]).collect()
+        for (place, (start, &end)) in room.iter_mut().zip(starts.zip(&self.ends)) {
+            *place = &self.bytes[start..end];
+        }
+        &room[..self.ends.len()]
     }
 }
 
