@@ -86,7 +86,7 @@ pub unsafe extern "C" fn larder_get_into(
             if value.len() > buffer_bytes {
                 return larder_status::LARDER_BUFFER;
             }
-            // SAFETY: `the-caller-lends`: a buffer of so many bytes or more, outside of the cache's
+            // SAFETY: `the-caller-lends`: a buffer of that many bytes, outside of the cache's
             // memory.
             unsafe { buffer.copy_from_nonoverlapping(value.as_ptr(), value.len()) };
             larder_status::LARDER_OK
