@@ -513,8 +513,8 @@ enum larder_status larder_get_many_into(const struct larder_cache *cache,
 
 /**
  * Stores many values for ttl_s seconds, 0 for as long as there is room, with fewer locks than
- * larder_put. Both lists have count members. On an error, those before the refused one are stored,
- * or any if it is LARDER_ERROR_BUSY.
+ * larder_put. Both lists have count members. An argument out of range stores nothing. On another
+ * error, those before the refused one are stored, or any if it is LARDER_ERROR_BUSY.
  */
 enum larder_status larder_put_many(const struct larder_cache *cache,
                                    const struct larder_bytes *keys,
@@ -553,8 +553,7 @@ enum larder_status larder_get_into(const struct larder_cache *cache,
 
 /**
  * Stores a value for ttl_s seconds, 0 for as long as there is room. Time is in whole seconds, so a
- * value expires up to a second early. It is seen by every later read
- * on any thread.
+ * value expires up to a second early. It is seen by every later read on any thread.
  */
 enum larder_status larder_put(const struct larder_cache *cache,
                               const uint8_t *key,

@@ -149,8 +149,8 @@ pub unsafe extern "C" fn larder_get_many_into(
 }
 
 /// Stores many values for ttl_s seconds, 0 for as long as there is room, with fewer locks than
-/// larder_put. Both lists have count members. On an error, those before the refused one are stored,
-/// or any if it is LARDER_ERROR_BUSY.
+/// larder_put. Both lists have count members. An argument out of range stores nothing. On another
+/// error, those before the refused one are stored, or any if it is LARDER_ERROR_BUSY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_put_many(
     cache: *const larder_cache,

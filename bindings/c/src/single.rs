@@ -96,8 +96,7 @@ pub unsafe extern "C" fn larder_get_into(
 }
 
 /// Stores a value for ttl_s seconds, 0 for as long as there is room. Time is in whole seconds, so a
-/// value expires up to a second early. It is seen by every later read
-/// on any thread.
+/// value expires up to a second early. It is seen by every later read on any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_put(
     cache: *const larder_cache,

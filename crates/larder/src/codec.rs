@@ -310,32 +310,9 @@ values_as! {
     Vec<u8>, |value| value, |bytes| Some(bytes.to_vec());
     Box<[u8]>, |value| value, |bytes| Some(Box::from(bytes));
     Arc<[u8]>, |value| value, |bytes| Some(Arc::from(bytes));
-}
-
-/// Bytes that are stored without a copy of their own, and owned when they come out.
-impl Value for Cow<'_, [u8]> {
-    #[inline]
-    fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
-        with(self)
-    }
-
-    #[inline]
-    fn from_value(bytes: &[u8]) -> Option<Self> {
-        Some(Cow::Owned(bytes.to_vec()))
-    }
-}
-
-/// Text that is stored without a copy of its own, and owned when it comes out.
-impl Value for Cow<'_, str> {
-    #[inline]
-    fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
-        with(self.as_bytes())
-    }
-
-    #[inline]
-    fn from_value(bytes: &[u8]) -> Option<Self> {
-        String::from_value(bytes).map(Cow::Owned)
-    }
+    // Stored without a copy of their own, and owned when they come out.
+    Cow<'_, str>, |value| value.as_bytes(), |bytes| String::from_value(bytes).map(Cow::Owned);
+    Cow<'_, [u8]>, |value| value, |bytes| Some(Cow::Owned(bytes.to_vec()));
 }
 
 impl<const N: usize> Value for [u8; N] {
