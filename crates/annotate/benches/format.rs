@@ -97,7 +97,8 @@ fn time(rounds: usize, mut round: impl FnMut()) -> Vec<f64> {
 #[cfg(feature = "parquet")]
 fn measure_parquet_file(records: &[FlowRecord], count: usize) {
     use larder_annotate::format::RecordWriter;
-    use larder_annotate::format::parquet::{Rows, Writer};
+    use larder_annotate::format::parquet::Writer;
+    use larder_annotate::format::rows::Rows;
 
     let mut rows = Vec::new();
     records.iter().for_each(|record| Rows.record(record, &mut rows));

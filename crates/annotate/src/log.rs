@@ -1,5 +1,6 @@
-//! The log of flows: one file, files that follow each other, a dataset, or a collector.
+//! The log of flows: one file, files that follow each other, a dataset, a collector, or another program's channel.
 
+mod channel;
 mod dataset;
 
 use larder_io::output::Output;
@@ -12,6 +13,7 @@ use crate::pipeline::Work;
 use crate::worker::Place;
 use crate::{Error, Progress};
 
+use channel::Rows;
 use dataset::Dataset;
 pub(crate) use dataset::resumed;
 
@@ -27,6 +29,9 @@ pub enum Log {
     Ipfix(Box<ipfix::Writer<Output>>),
     /// The same, sent to a collector.
     Collector(Box<ipfix::Writer<ipfix::Collector>>),
+    /// Sent as rows to the program that larder runs in.
+    #[allow(private_interfaces)]
+    Rows(Rows),
     /// Split into columns.
     #[cfg(feature = "parquet")]
     Parquet(Box<crate::format::parquet::Writer<Output>>),
@@ -48,6 +53,10 @@ impl Log {
                 }
                 Ok(Log::Ipfix(Box::new(ipfix::Writer::new(open()?))))
             }
+            Format::Rows(_) => {
+                let missing = || Error::Options("rows go to a channel; set rows_to".to_owned());
+                Ok(Log::Rows(Rows::new(options.rows_to.clone().ok_or_else(missing)?)))
+            }
             #[cfg(feature = "parquet")]
             Format::Parquet(_) => {
                 refuse_rotation(options, "a Parquet file is whole at its end only")?;
@@ -68,6 +77,7 @@ impl Log {
             Log::Dataset(dataset) => dataset.take(rendered),
             Log::Ipfix(writer) => writer.push_rows(rendered),
             Log::Collector(writer) => writer.push_rows(rendered),
+            Log::Rows(rows) => rows.take(rendered),
             #[cfg(feature = "parquet")]
             Log::Parquet(writer) => writer.push_rows(rendered),
         }
@@ -145,6 +155,7 @@ impl Log {
                 writer.finish()?.finish();
                 Ok(())
             }
+            Log::Rows(rows) => rows.finish(),
             #[cfg(feature = "parquet")]
             Log::Parquet(writer) => Ok(writer.finish()?.finish()?),
         }

@@ -5,6 +5,7 @@ mod summary;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::mpsc::SyncSender;
 
 use larder_io::access::Access;
 use larder_io::input::display_name;
@@ -26,7 +27,13 @@ pub enum OutputFormat {
     Csv,
     Ipfix,
     Parquet,
+    /// For the program that larder runs in: [`Options::rows_to`].
+    Rows,
 }
+
+/// Where the [rows](crate::format::rows) of a run go: each chunk has whole rows, in the order of the log.
+#[derive(Clone, Debug)]
+pub struct RowsTo(pub SyncSender<Vec<u8>>);
 
 /// Services for the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -177,6 +184,8 @@ pub struct Options {
     pub resume: bool,
     /// The collector that gets the records of [`OutputFormat::Ipfix`] over UDP; then `output` gets none.
     pub ipfix_to: Option<SocketAddr>,
+    /// The program that gets the records of [`OutputFormat::Rows`]; then `output` gets none.
+    pub rows_to: Option<RowsTo>,
     /// Destination of the packets, with Name Resolution Blocks (`-w`).
     pub write_packets: Option<Endpoint>,
     /// Directory for `dns.log`, `names.log`, `stats.json` (`-d`).
@@ -287,6 +296,7 @@ impl Default for Options {
             dataset: None,
             resume: false,
             ipfix_to: None,
+            rows_to: None,
             write_packets: None,
             directory: None,
             stats: None,

@@ -103,7 +103,8 @@ fn plain_csv(records: &[FlowRecord]) -> Vec<Plain> {
 #[cfg(feature = "parquet")]
 fn plain_parquet(records: &[FlowRecord]) -> Vec<Plain> {
     use larder_annotate::format::RecordWriter as _;
-    use larder_annotate::format::parquet::{Rows, Writer};
+    use larder_annotate::format::parquet::Writer;
+    use larder_annotate::format::rows::Rows;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::Field;
 

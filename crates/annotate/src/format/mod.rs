@@ -6,7 +6,8 @@
 //! records is a valid log.
 //!
 //! The records of IPFIX stand in messages, and Parquet is columnar: their workers render rows, and the ordered
-//! writer passes them to [`ipfix::Writer`] or `parquet::Writer` instead of the file. All the rest is the same.
+//! writer passes them to [`ipfix::Writer`] or `parquet::Writer` instead of the file. A program that runs larder inside
+//! it gets the rows themselves. All the rest is the same.
 //!
 //! | module | task |
 //! |---|---|
@@ -16,6 +17,7 @@
 //! | [`zeek`] | Zeek's conn.log with added columns |
 //! | [`csv`] | the schema, a cell a field |
 //! | [`ipfix`] | standard elements, and the other fields of the schema as own ones |
+//! | [`rows`] | the schema, a value a field, for what takes them apart |
 //! | `parquet` | the schema, a column a field (cargo feature `parquet`) |
 //!
 //! Invariants
@@ -29,6 +31,7 @@ pub mod fields;
 pub mod ipfix;
 #[cfg(feature = "parquet")]
 pub mod parquet;
+pub mod rows;
 pub mod schema;
 pub mod text;
 pub mod zeek;
@@ -64,9 +67,11 @@ pub enum Format {
     Lines(Box<dyn RecordWriter>),
     /// Rendered records are rows for [`ipfix::Writer::push_rows`].
     Ipfix(ipfix::Sets),
+    /// Rendered records are rows, and go to a program.
+    Rows(rows::Rows),
     /// Rendered records are rows for [`parquet::Writer::push_rows`].
     #[cfg(feature = "parquet")]
-    Parquet(parquet::Rows),
+    Parquet(rows::Rows),
 }
 
 impl Format {
@@ -81,8 +86,9 @@ impl Format {
             OutputFormat::Zeek => Format::Lines(Box::new(zeek::Zeek::default())),
             OutputFormat::Csv => Format::Lines(Box::new(csv::Csv)),
             OutputFormat::Ipfix => Format::Ipfix(ipfix::Sets::default()),
+            OutputFormat::Rows => Format::Rows(rows::Rows),
             #[cfg(feature = "parquet")]
-            OutputFormat::Parquet => Format::Parquet(parquet::Rows),
+            OutputFormat::Parquet => Format::Parquet(rows::Rows),
             #[cfg(not(feature = "parquet"))]
             OutputFormat::Parquet => {
                 return Err(Error::Options(
@@ -99,6 +105,7 @@ impl Format {
         match self {
             Format::Lines(writer) => writer.as_ref(),
             Format::Ipfix(sets) => sets,
+            Format::Rows(rows) => rows,
             #[cfg(feature = "parquet")]
             Format::Parquet(rows) => rows,
         }

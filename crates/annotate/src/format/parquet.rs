@@ -4,19 +4,8 @@
 //! addresses, words and names are strings, names in the `\xHH` spelling (a Parquet string must be
 //! UTF-8, and readers print it). Pages are compressed with Snappy.
 //!
-//! Columns can't be written by many workers, but nearly all of the work can be done by them:
-//! [`Rows`] renders records as *rows*, self-delimiting bytes that can be kept, sorted and put in
-//! order like the lines of the other formats. [`Writer`], one a file, takes rows apart into columns.
-//!
-//! ```text
-//! row      = value of each field of the schema, in its order
-//! value    = 0                            absent
-//!          | 1 i64                        Date, Long
-//!          | 1 flag                       Boolean
-//!          | 1 string                     Keyword, Ip
-//!          | 1 count:u32 string ...       Keywords
-//! string   = len:u32 bytes               all numbers little-endian
-//! ```
+//! Columns can't be written by many workers, but nearly all of the work can be done by them: they render
+//! [`rows`](super::rows), and [`Writer`], one a file, takes them apart into columns.
 //!
 //! Memory is flat with the size of the file: a row group is written when it holds [`ROWS_MAX`] rows
 //! or [`GROUP_BYTES_MAX`] bytes of rows; with the columns being encoded that came to 150 MB. The
@@ -32,92 +21,16 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type as Node, TypePtr};
 
-use super::RecordWriter;
 use super::fields::FIELDS;
-use super::schema::{self, Field, Type, Value};
+use super::rows::{self, Cell};
+use super::schema::{Field, Type};
 use crate::Error;
-use crate::record::FlowRecord;
 
 /// Most rows in a row group.
 pub const ROWS_MAX: usize = 122_880;
 
-/// Bytes of rows (as [`Rows`] renders them) at which a row group is closed.
+/// Bytes of rows at which a row group is closed.
 pub const GROUP_BYTES_MAX: usize = 64 << 20;
-
-const ABSENT: u8 = 0;
-const PRESENT: u8 = 1;
-
-/// Renders records as rows for [`Writer::push_rows`]. There is no header and no footer.
-#[derive(Debug)]
-pub struct Rows;
-
-impl RecordWriter for Rows {
-    fn record(&self, record: &FlowRecord, out: &mut Vec<u8>) {
-        for field in FIELDS {
-            write_value((field.get)(record), out);
-        }
-    }
-}
-
-fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
-    out.push(if matches!(value, Value::Absent) { ABSENT } else { PRESENT });
-    match value {
-        Value::Absent => {}
-        Value::Time(ns) => out.extend_from_slice(&ns.to_le_bytes()),
-        Value::Number(number) => out.extend_from_slice(&number.to_le_bytes()),
-        Value::Flag(flag) => out.push(flag.into()),
-        Value::Word(_)
-        | Value::CommunityId(_)
-        | Value::Uid(_)
-        | Value::Ip(_)
-        | Value::Id(_)
-        | Value::Name(_) => {
-            with_u32_before(out, |out| {
-                schema::write_plain(value, out);
-                None
-            });
-        }
-        Value::Words(words) => with_u32_before(out, |out| {
-            for word in words {
-                with_u32_before(out, |out| {
-                    out.extend_from_slice(word.as_bytes());
-                    None
-                });
-            }
-            Some(words.len())
-        }),
-        Value::Ips(record) => with_u32_before(out, |out| {
-            let (first, second) = schema::related_addrs(record);
-            let addrs = [Some(first), second];
-            for addr in addrs.into_iter().flatten() {
-                with_u32_before(out, |out| {
-                    schema::write_plain(Value::Ip(addr), out);
-                    None
-                });
-            }
-            Some(addrs.into_iter().flatten().count())
-        }),
-        Value::Names(names) => with_u32_before(out, |out| {
-            let mut count = 0;
-            names.for_each(|name| {
-                count += 1;
-                with_u32_before(out, |out| {
-                    schema::write_name(name, out);
-                    None
-                });
-            });
-            Some(count)
-        }),
-    }
-}
-
-/// Appends what `write` appends, and before it the number that `write` returns, or else its length.
-fn with_u32_before(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Option<usize>) {
-    let start = out.len();
-    out.extend_from_slice(&[0; 4]);
-    let number = write(out).unwrap_or(out.len() - start - 4);
-    out[start..start + 4].copy_from_slice(&(number as u32).to_le_bytes());
-}
 
 /// Writes a Parquet file.
 ///
@@ -146,7 +59,7 @@ impl<W: Write + Send> Writer<W> {
         Ok(Writer { file, columns, rows: 0, bytes: 0 })
     }
 
-    /// Adds any number of rows of [`Rows`].
+    /// Adds any number of [rows](super::rows).
     ///
     /// # Errors
     /// [`Error::Output`], [`Error::ClosedPipe`]: see there. Damaged rows are an output error too: a
@@ -154,13 +67,8 @@ impl<W: Write + Send> Writer<W> {
     pub fn push_rows(&mut self, mut rows: &[u8]) -> Result<(), Error> {
         while !rows.is_empty() {
             let before = rows.len();
-            for column in &mut self.columns {
-                column.take(&mut rows).ok_or_else(|| Error::Output {
-                    what: "Parquet".to_owned(),
-                    why: "the rows to be written are damaged: check the disk of the temporary \
-                          directory, and run again"
-                        .to_owned(),
-                })?;
+            for (column, field) in self.columns.iter_mut().zip(FIELDS) {
+                column.push(rows::next(field.kind, &mut rows)?);
             }
             self.rows += 1;
             self.bytes += before - rows.len();
@@ -246,33 +154,30 @@ impl Column {
         Column { values, definitions: Vec::new(), repetitions: Vec::new() }
     }
 
-    /// Takes this field's value from the front of a row; `None` if the row is cut short.
-    fn take(&mut self, row: &mut &[u8]) -> Option<()> {
-        let present = take(row, 1)? == [PRESENT];
+    /// Adds this field's value in a row.
+    fn push(&mut self, value: Option<Cell<'_>>) {
         if let Values::Lists(strings) = &mut self.values {
-            let count = if present { take_u32(row)? } else { 0 };
-            for at in 0..count {
-                strings.take(row)?;
-                self.definitions.push(2);
-                self.repetitions.push(i16::from(at > 0));
+            let before = self.definitions.len();
+            if let Some(Cell::List(list)) = value {
+                list.for_each(|string| {
+                    strings.push(string);
+                    self.definitions.push(2);
+                    self.repetitions.push(i16::from(self.definitions.len() > before + 1));
+                });
             }
-            if count == 0 {
+            if self.definitions.len() == before {
                 self.definitions.push(0);
                 self.repetitions.push(0);
             }
-            return Some(());
+            return;
         }
-        self.definitions.push(present.into());
-        if present {
-            match &mut self.values {
-                Values::Numbers(numbers) => {
-                    numbers.push(i64::from_le_bytes(*take(row, 8)?.first_chunk()?));
-                }
-                Values::Flags(flags) => flags.push(take(row, 1)? == [1]),
-                Values::Strings(strings) | Values::Lists(strings) => strings.take(row)?,
-            }
+        self.definitions.push(value.is_some().into());
+        match (&mut self.values, value) {
+            (Values::Numbers(numbers), Some(Cell::Number(number))) => numbers.push(number),
+            (Values::Flags(flags), Some(Cell::Flag(flag))) => flags.push(flag),
+            (Values::Strings(strings), Some(Cell::Text(string))) => strings.push(string),
+            (_, value) => debug_assert!(value.is_none(), "a cell has the type of its field"),
         }
-        Some(())
     }
 
     /// Writes the values, and clears them.
@@ -304,11 +209,9 @@ impl Column {
 }
 
 impl Strings {
-    fn take(&mut self, row: &mut &[u8]) -> Option<()> {
-        let len = take_u32(row)?;
-        self.bytes.extend_from_slice(take(row, len as usize)?);
+    fn push(&mut self, string: &[u8]) {
+        self.bytes.extend_from_slice(string);
         self.ends.push(self.bytes.len());
-        Some(())
     }
 
     /// All strings, as views of one buffer.
@@ -322,16 +225,6 @@ impl Strings {
         });
         strings.collect()
     }
-}
-
-fn take<'a>(row: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
-    let (taken, rest) = row.split_at_checked(len)?;
-    *row = rest;
-    Some(taken)
-}
-
-fn take_u32(row: &mut &[u8]) -> Option<u32> {
-    Some(u32::from_le_bytes(*take(row, 4)?.first_chunk()?))
 }
 
 /// The schema in Parquet's terms.
@@ -371,18 +264,4 @@ fn node(field: &Field) -> Result<TypePtr, ParquetError> {
         .with_fields(vec![Arc::new(list)])
         .build()?;
     Ok(Arc::new(outer))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Rows cut anywhere, or of random bytes, are an error and not a panic.
-    #[test]
-    fn damaged_rows() {
-        let mut writer = Writer::new(Vec::new()).expect("memory takes everything");
-        for rows in [&[0; 7][..], &[1; 60], &[1, 255, 255, 255, 255, 255, 255, 255, 255, 1]] {
-            assert!(matches!(writer.push_rows(rows), Err(Error::Output { .. })));
-        }
-    }
 }

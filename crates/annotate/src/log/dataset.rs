@@ -68,6 +68,9 @@ impl Dataset {
                 "an IPFIX file is one stream of numbered messages; use another --format",
             );
         }
+        if options.format == OutputFormat::Rows {
+            return refuse("rows go to a program and to no file; use another format");
+        }
         if options.sort_by == SortBy::Start {
             return refuse("records are in the order of their ends; leave --sort out");
         }
@@ -184,6 +187,7 @@ fn path_of(folder: &Path, format: OutputFormat, range_ns: i64) -> PathBuf {
         OutputFormat::Csv => "csv",
         OutputFormat::Ipfix => "ipfix",
         OutputFormat::Parquet => "parquet",
+        OutputFormat::Rows => "rows",
     };
     let folder = folder.join(format!("date={date}/hour={hour}"));
     folder.join(format!("flows.{}.{extension}", time.replace(':', "-")))
