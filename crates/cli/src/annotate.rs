@@ -28,8 +28,8 @@ use larder_settings::layers::Resolved;
 use larder_settings::row::Text;
 use larder_wire::Addr;
 
-pub use inputs::check_inputs;
 use inputs::inputs;
+pub use inputs::{check_inputs, check_readable};
 
 use crate::addresses::{addresses, not_an_address, parse_address};
 use crate::progress::bar;
@@ -186,7 +186,8 @@ pub fn check(settings: &Annotate) -> Result<(), Failure> {
     options(settings).map(drop)
 }
 
-fn options(settings: &Annotate) -> Result<Options, Failure> {
+/// The options that the settings choose.
+pub fn options(settings: &Annotate) -> Result<Options, Failure> {
     let Annotate { input, output, names, limits, rotation, capture, store, operation } = settings;
     let access = live::access(operation)?;
     Ok(Options {

@@ -12,6 +12,7 @@
 //! | [`mod@doctor`], [`mod@init`] | what a program needs of the machine; its configuration, commented |
 //! | [`mod@ctl`] | requests to the control socket of a running server |
 //! | [`mod@extract`] | the packets of captures that teach names |
+//! | [`embedded`] | annotate inside another program, such as Python |
 //! | [`find`], [`top`] | the packet store searched; a live view of `larder annotate` |
 //! | [`progress`], [`summary`], [`signals`] | output of a run, and how it is stopped |
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ mod ctl;
 mod demo;
 mod dns;
 mod doctor;
+pub mod embedded;
 mod encrypted;
 mod extract;
 mod find;
@@ -48,7 +50,8 @@ use larder_settings::{manual, show};
 
 use settings::{Completions, Man, PROGRAM, ShowConfig};
 
-fn main() -> ExitCode {
+/// The program.
+pub fn main() -> ExitCode {
     PROGRAM.main(run)
 }
 

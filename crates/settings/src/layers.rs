@@ -80,6 +80,45 @@ pub fn resolve(
     Ok(Resolved { command, values })
 }
 
+/// The values of `command` that a program gives by name, with `_` or `-`, and otherwise the defaults.
+pub(crate) fn resolve_named(
+    command: &'static Command,
+    named: &[(String, Vec<OsString>)],
+) -> Result<Resolved, Failure> {
+    let mut values = defaults(command);
+    for (name, words) in named {
+        let key = name.replace('_', "-");
+        let Some(at) = command.settings.iter().position(|setting| setting.name == key) else {
+            let known = command.settings.iter().map(|setting| setting.name);
+            let hint = nearest::hint(&key, known).replace('-', "_");
+            return Err(Failure::usage(format!("{name}: no such setting{hint}")));
+        };
+        let setting = &command.settings[at];
+        if words.len() != 1 && !setting.many {
+            let why = format!("{} values; expected {}", words.len(), setting.kind.range());
+            return Err(Failure::usage(format!("{name}: {why}")));
+        }
+        let parse = |word: &OsString| {
+            let refused = |why| Failure::usage(format!("{name} {word:?}: {why}"));
+            setting.kind.parse(word).map_err(refused)
+        };
+        values[at] = (words.iter().map(parse).collect::<Result<_, _>>()?, Layer::Flag);
+    }
+    Ok(Resolved { command, values })
+}
+
+/// The default of each row.
+fn defaults(command: &Command) -> Vec<(Vec<Value>, Layer)> {
+    command.settings.iter().map(|setting| (default_of(setting), Layer::Default)).collect()
+}
+
+fn default_of(setting: &Setting) -> Vec<Value> {
+    match setting.default {
+        "" => Vec::new(),
+        text => vec![setting.kind.parse(OsStr::new(text)).expect("a test parses every default")],
+    }
+}
+
 fn resolve_one(
     command: &'static Command,
     setting: &Setting,
@@ -107,11 +146,7 @@ fn resolve_one(
             return Ok((vec![value], Layer::File(file.path.clone())));
         }
     }
-    let values = match setting.default {
-        "" => Vec::new(),
-        text => vec![setting.kind.parse(OsStr::new(text)).expect("a test parses every default")],
-    };
-    Ok((values, Layer::Default))
+    Ok((default_of(setting), Layer::Default))
 }
 
 impl Resolved {
@@ -276,6 +311,24 @@ mod tests {
 
     fn none(_: &str) -> Option<OsString> {
         None
+    }
+
+    /// A program's values are parsed as flags are, and it hears of each mistake under the name that it used.
+    #[test]
+    fn values_by_name() {
+        let resolve = |name: &str, words: &[&str]| {
+            let words = words.iter().map(OsString::from).collect();
+            resolve_named(&ANNOTATE, &[(name.to_owned(), words)])
+        };
+        let refused = |name, words: &[&str]| resolve(name, words).expect_err("a mistake").message;
+        let sound = resolve("cores", &["3"]).expect("sound");
+        assert_eq!(sound.read::<Annotate>().cores, 3);
+        assert!(
+            refused("core", &["3"]).starts_with("core: no such setting; did you mean 'cores'?")
+        );
+        assert!(refused("cores", &["x"]).starts_with("cores \"x\": expected "));
+        assert!(refused("cores", &["1", "2"]).starts_with("cores: 2 values; expected "));
+        assert!(refused("cores", &[]).starts_with("cores: 0 values; expected "));
     }
 
     /// Each layer takes precedence over the one below it, and the row has the layer that won.

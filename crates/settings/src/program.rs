@@ -125,6 +125,20 @@ impl Invocation {
     }
 }
 
+/// The settings of a command that a program gives by name, with `_` or `-`, and otherwise the defaults. Neither the
+/// environment nor a file counts.
+///
+/// # Errors
+/// An unknown name, a value out of its range, several values where one is expected, a setting without effect.
+pub fn settings_named(
+    command: &'static Command,
+    named: &[(String, Vec<OsString>)],
+) -> Result<Resolved, Failure> {
+    let resolved = layers::resolve_named(command, named)?;
+    needs::check(&resolved)?;
+    Ok(resolved)
+}
+
 /// Prints help and version to standard output (0), usage errors to standard error (2): one line, or
 /// the help of a command whose required arguments are missing.
 fn say_usage(error: &clap::Error) -> Outcome {

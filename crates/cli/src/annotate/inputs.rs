@@ -217,7 +217,7 @@ fn check_cuts(options: &Options, is_of_packets: bool) -> Result<(), Failure> {
 }
 
 /// Opens regular files only: opening a named pipe would wait for its writer, or eat its bytes.
-fn check_readable(flag: &str, path: &Path) -> Result<(), Failure> {
+pub fn check_readable(flag: &str, path: &Path) -> Result<(), Failure> {
     let what = format!("{flag} {}", path.display().to_string().escape_debug());
     let metadata = fs::metadata(path)
         .map_err(|error| Failure::file(&what, &error, "check the path, or name another file"))?;

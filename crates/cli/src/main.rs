@@ -1,0 +1,8 @@
+//! The program; all of it is in the library.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    larder_cli::main()
+}
