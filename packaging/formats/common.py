@@ -52,6 +52,12 @@ def compile_lab():
     return compiled("build", place="release", package="larder-lab", program="larder-lab")
 
 
+def compile_module():
+    """The release build of the module for Python."""
+    manifest = ["--manifest-path", "bindings/Cargo.toml", "--lib"]
+    return compiled("build", *manifest, place="release", package="larder-python", program="lib_larder.so")
+
+
 def compile_static():
     """The release build that needs no library: musl's, as zig brings it.
 
@@ -192,3 +198,5 @@ class Job:
     static: Tree | None = None
     # The simulator and the benchmarks.
     lab: bytes | None = None
+    # The module for Python, for glibc.
+    module: bytes | None = None

@@ -1,4 +1,5 @@
-"""A bill of materials (CycloneDX 1.5): the crates that the program is made from, with licences and checksums."""
+"""A bill of materials (CycloneDX 1.5): the crates that the program and the module for Python are made from, with licences
+and checksums."""
 
 import datetime
 import json
@@ -20,13 +21,20 @@ def make(job):
     return [path]
 
 
-def edges(target):
-    """What each crate of the program needs, by name and version.
+# Each thing with the folder of its workspace, that of its crate, and its features.
+MADE = [
+    (".", "crates/cli", "larder-cli", ["--features", FEATURES]),
+    ("bindings", "bindings/python", "larder-python", []),
+]
+
+
+def edges(target, manifest, package, features):
+    """What each crate of a program needs, by name and version.
 
     `cargo metadata` unites the features of all members of the workspace; `cargo tree` takes those of the program.
     """
-    tree = said("cargo", "tree", "--locked", "--package", "larder-cli", "--features", FEATURES, "--edges", "normal",
-                "--target", target, "--prefix", "depth", "--format", " {p}")
+    tree = said("cargo", "tree", "--locked", "--manifest-path", manifest, "--package", package, *features, "--edges",
+                "normal", "--target", target, "--prefix", "depth", "--format", " {p}")
     needs, above = {}, []
     for line in tree.splitlines():
         depth, name, number = re.match(r"(\d+) (\S+) v(\S+)", line).groups()
@@ -40,15 +48,20 @@ def edges(target):
 
 
 def bill(target, moment):
-    needs = edges(target)
-    described = json.loads(
-        said("cargo", "metadata", "--locked", "--manifest-path", "crates/cli/Cargo.toml", "--features", FEATURES,
-             "--format-version", "1", "--filter-platform", target)
-    )
-    licences = {(crate["name"], crate["version"]): crate["license"] for crate in described["packages"]}
-    locked = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
-    sums = {(crate["name"], crate["version"]): crate.get("checksum") for crate in locked}
+    needs, licences, sums = {}, {}, {}
+    for workspace, folder, package, features in MADE:
+        manifest = f"{folder}/Cargo.toml"
+        for crate, others in edges(target, manifest, package, features).items():
+            needs.setdefault(crate, set()).update(others)
+        described = json.loads(
+            said("cargo", "metadata", "--locked", "--manifest-path", manifest, *features, "--format-version", "1",
+                 "--filter-platform", target)
+        )
+        licences |= {(crate["name"], crate["version"]): crate["license"] for crate in described["packages"]}
+        locked = tomllib.loads((ROOT / workspace / "Cargo.lock").read_text())["package"]
+        sums |= {(crate["name"], crate["version"]): crate.get("checksum") for crate in locked}
     program = ("larder-cli", version())
+    needs[program].add(("larder-python", version()))
     components = [component(crate, licences[crate], sums[crate]) for crate in sorted(needs) if crate != program]
     references = {(part["name"], part["version"]): part["bom-ref"] for part in components}
     references[program] = "larder"

@@ -1,5 +1,5 @@
-"""Wheels for pip: the program as a script, one wheel for glibc and one for the program that needs no library; and
-`larder-lab` in a wheel of its own, which `larder-net[lab]` asks for.
+"""Wheels for pip: the program as a script, with the module for Python in the wheel for glibc, and one for the program
+that needs no library; and `larder-lab` in a wheel of its own, which `larder-net[lab]` asks for.
 
 The name on an index of Python packages is `larder-net`: `larder` belongs to another project there.
 """
@@ -12,6 +12,9 @@ import zipfile
 
 from .archive import LICENCES
 from .common import LICENCE, ROOT, SUMMARY, Tree, glibc, version
+
+# The oldest Python whose stable interface the module needs, as bindings/python/Cargo.toml says.
+PYTHON = (3, 10)
 
 # The musl that the tag names: pip asks for at least this one. The program itself brings its own.
 MUSL = "1_2"
@@ -26,6 +29,7 @@ class Project:
     summary: str
     # Further fields of the metadata.
     fields: list[str]
+    python: tuple[int, int] = (3, 8)
 
     def stem(self):
         """As names of files and folders have it."""
@@ -37,12 +41,13 @@ NET = Project(
     "larder",
     SUMMARY,
     ["Provides-Extra: lab", f"Requires-Dist: larder-net-lab=={version()}; extra == 'lab'"],
+    PYTHON,
 )
 LAB = Project("larder-net-lab", "larder-lab", "What a cache is worth: simulator, model and benchmarks of larder", [])
 
 
 def make(job):
-    made = [make_wheel(job, NET, job.tree.program())]
+    made = [make_wheel(job, NET, job.tree.program(), module=job.module)]
     if job.static:
         made.append(make_wheel(job, NET, job.static.program(), f"musllinux_{MUSL}"))
     return made
@@ -52,18 +57,24 @@ def make_lab(job):
     return [make_wheel(job, LAB, job.lab)]
 
 
-def add_files(wheel, project, program):
-    """What a wheel installs: today the program, in the folder of scripts."""
+def add_files(wheel, project, program, module):
+    """What a wheel installs: the program, in the folder of scripts, and a package for Python."""
     wheel.add(f"{project.stem()}.data/scripts/{project.program}", program, 0o755)
+    if module:
+        wheel.add("larder/_larder.abi3.so", module, 0o755)
+        for source in (ROOT / "bindings/python/larder").iterdir():
+            if source.is_file():
+                wheel.add(f"larder/{source.name}", source.read_bytes())
 
 
-def make_wheel(job, project, program, platform=None):
+def make_wheel(job, project, program, platform=None, module=None):
     """`platform`: the library that the program needs; without one, the oldest glibc that has what it uses."""
-    platform = platform or f"manylinux_{glibc(program).replace('.', '_')}"
-    tag = f"py3-none-{platform}_{job.machine}"
+    platform = platform or f"manylinux_{oldest_glibc(program, module)}"
+    python = f"cp{PYTHON[0]}{PYTHON[1]}-abi3" if module else "py3-none"
+    tag = f"{python}-{platform}_{job.machine}"
     about = f"{project.stem()}.dist-info"
     wheel = Tree()
-    add_files(wheel, project, program)
+    add_files(wheel, project, program, module)
     # By the specification, what is about the wheel stands at the end of the archive.
     late = Tree()
     for licence in LICENCES:
@@ -86,6 +97,12 @@ def make_wheel(job, project, program, platform=None):
     return path
 
 
+def oldest_glibc(*programs):
+    """The oldest that has what all of them use, as a tag has it."""
+    needed = (glibc(program).split(".") for program in programs if program)
+    return "_".join(max(needed, key=lambda number: [int(part) for part in number]))
+
+
 def metadata(project):
     fields = [
         "Metadata-Version: 2.1",
@@ -95,7 +112,7 @@ def metadata(project):
         f"License: {LICENCE}",
         *(f"License-File: {licence}" for licence in LICENCES),
         "Classifier: Operating System :: POSIX :: Linux",
-        "Requires-Python: >=3.8",
+        f"Requires-Python: >={project.python[0]}.{project.python[1]}",
         *project.fields,
         "Description-Content-Type: text/markdown",
     ]

@@ -246,6 +246,14 @@ pub const PAGES: &[Page] = &[
             ("cc names.c", &[NotRun("needs the library: bindings/check compiles and runs it")]),
         ],
     },
+    Page {
+        file: "docs/guide/python.md",
+        before: "",
+        notes: &[(
+            "bindings/python/install",
+            &[NotRun("builds the package: bindings/check does, and runs the page's Python")],
+        )],
+    },
     Page { file: "docs/guide/http-from.md", before: "", notes: &[] },
     Page {
         file: "docs/guide/http.md",

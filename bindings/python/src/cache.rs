@@ -1,0 +1,393 @@
+//! `larder.Cache`: [`engine::Map`] with keys and values of Python.
+//!
+//! A call for one entry keeps Python's lock: it takes less time than to give the lock away. Calls for many entries,
+//! loads, changes and walks give it away, and take it again for a function of the caller.
+//!
+//! Invariant: while a call holds a lock of the cache's, it does not wait for Python's. So neither order of the two
+//! locks can block.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use engine::{Cause, Change, Clock, Evicted, Map, Ttl};
+use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyInt, PyList};
+
+use crate::Error;
+use crate::bytes::{Bytes, given, stored};
+use crate::given::kind_of;
+use crate::walk::Walk;
+
+/// Values of at least this many bytes are copied without Python's lock.
+const LARGE_BYTES: usize = 1 << 16;
+
+fn failed(error: engine::Error) -> PyErr {
+    Error::new_err(error.to_string())
+}
+
+/// A cache of bytes and str under keys of bytes and str, which takes at most budget_bytes of memory. Any number of
+/// threads may use it.
+#[pyclass(frozen, module = "larder")]
+pub struct Cache {
+    map: Map<[u8], Bytes>,
+    ttl: Ttl,
+    listener: Arc<Listener>,
+}
+
+/// The function for values that leave. Python's collector of garbage takes it away.
+#[derive(Default)]
+struct Listener(Mutex<Option<Py<PyAny>>>);
+
+impl Listener {
+    fn call(&self, evicted: Evicted<'_>) {
+        let Some((key, value)) = Map::<[u8], Bytes>::decode(evicted.key, evicted.value) else {
+            return;
+        };
+        let cause = match evicted.cause {
+            Cause::Budget => "budget",
+            Cause::Expired => "expired",
+            Cause::Removed => "removed",
+            Cause::Replaced => "replaced",
+            _ => "conflict",
+        };
+        // Where Python has ended, nothing hears of it.
+        Python::try_attach(|py| {
+            let Some(function) = self.get(py) else { return };
+            let called = function.call1(py, (given(py, &key), given(py, &value), cause));
+            if let Err(error) = called {
+                error.write_unraisable(py, Some(function.bind(py)));
+            }
+        });
+    }
+
+    fn get(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let function = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        function.as_ref().map(|function| function.clone_ref(py))
+    }
+}
+
+#[pymethods]
+impl Cache {
+    #[new]
+    #[pyo3(signature = (budget_bytes=67_108_864, *, ttl=None, entry_bytes_mean=None, readers_max=None, shards=None,
+        on_removed=None))]
+    fn new(
+        py: Python<'_>,
+        budget_bytes: u64,
+        ttl: Option<&Bound<'_, PyAny>>,
+        entry_bytes_mean: Option<usize>,
+        readers_max: Option<usize>,
+        shards: Option<usize>,
+        on_removed: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Cache> {
+        let mut builder = Map::<[u8], Bytes>::builder().budget(budget_bytes);
+        if let Some(bytes) = entry_bytes_mean {
+            builder = builder.entry_bytes_mean(bytes);
+        }
+        if let Some(readers) = readers_max {
+            builder = builder.readers_max(readers);
+        }
+        if let Some(shards) = shards {
+            builder = builder.shards(shards);
+        }
+        let listener = Arc::new(Listener::default());
+        if let Some(function) = on_removed {
+            if !function.is_callable() {
+                let text = format!("on_removed: expected a function, not {}", kind_of(&function));
+                return Err(PyTypeError::new_err(text));
+            }
+            let listener = Arc::clone(&listener);
+            *listener.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(function.unbind());
+            builder = builder.on_removed(move |evicted| listener.call(evicted));
+        }
+        let ttl = ttl_of(ttl)?.unwrap_or(Ttl::FOREVER);
+        let map = py.detach(|| Map::build(builder, Clock::system())).map_err(failed)?;
+        Ok(Cache { map, ttl, listener })
+    }
+
+    /// The value of a key, or the default.
+    #[pyo3(signature = (key, default=None))]
+    fn get<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(self.find(key)?.or(default))
+    }
+
+    fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.find(key)?.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(self.map.contains(&*stored("key", key)?))
+    }
+
+    /// Stores a value, for at most ttl: whole seconds, or a timedelta of them.
+    #[pyo3(signature = (key, value, ttl=None))]
+    fn put(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        ttl: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let ttl = self.ttl_of(ttl)?;
+        let (py, key, value) = (key.py(), stored("key", key)?, stored("value", value)?);
+        let is_large = value.len() >= LARGE_BYTES;
+        let insert = || self.map.insert_ttl(&*key, Cow::Owned(value), ttl);
+        if is_large { py.detach(insert) } else { insert() }.map_err(failed)
+    }
+
+    fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.put(key, value, None)
+    }
+
+    fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        let there = self.map.take(&*stored("key", key)?).map_err(failed)?;
+        there.map(drop).ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
+    }
+
+    /// Removes a value and returns it, or the default.
+    #[pyo3(signature = (key, default=None))]
+    fn pop<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let there = self.map.take(&*stored("key", key)?).map_err(failed)?;
+        Ok(there.map(|value| given(key.py(), &value)).or(default))
+    }
+
+    /// The values of many keys, in their order, None for a miss.
+    fn get_many<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let keys =
+            keys.try_iter()?.map(|key| stored("key", &key?)).collect::<PyResult<Vec<_>>>()?;
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        // All values in one buffer: their objects are made once Python's lock is there again.
+        let (mut all, mut ends) = (Vec::new(), Vec::with_capacity(keys.len()));
+        py.detach(|| {
+            self.map.with_many(&keys, |_, value| {
+                all.extend_from_slice(value.unwrap_or_default());
+                ends.push(value.map(|_| all.len()));
+            });
+        });
+        let mut begin = 0;
+        let values = ends.into_iter().map(|end| {
+            let end = end?;
+            let value = given(py, &all[begin..end]);
+            begin = end;
+            Some(value)
+        });
+        PyList::new(py, values.collect::<Vec<_>>())
+    }
+
+    /// Stores the pairs of a dict, or of an iterable.
+    #[pyo3(signature = (entries, ttl=None))]
+    fn put_many(&self, entries: &Bound<'_, PyAny>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let ttl = self.ttl_of(ttl)?;
+        let pairs = match entries.cast::<PyDict>() {
+            Ok(entries) => entries.items().into_any(),
+            Err(_) => entries.clone(),
+        };
+        let mut batch = Vec::new();
+        for pair in pairs.try_iter()? {
+            let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?.extract()?;
+            batch.push((stored("key", &key)?, Cow::Owned(stored("value", &value)?)));
+        }
+        entries.py().detach(|| self.map.insert_many(batch, ttl)).map_err(failed)
+    }
+
+    /// The value of a key; on a miss the result of load(key), which is stored. Of many threads that miss a key at
+    /// once, one loads and the others wait.
+    #[pyo3(signature = (key, load, ttl=None))]
+    fn get_or_load<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        load: &Bound<'py, PyAny>,
+        ttl: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, ttl) = (key.py(), self.ttl_of(ttl)?);
+        let (stored_key, key, load) =
+            (stored("key", key)?, key.clone().unbind(), load.clone().unbind());
+        let loaded = py.detach(|| {
+            let load = || {
+                Python::attach(|py| {
+                    let value = load.call1(py, (key,))?;
+                    Ok((Cow::Owned(stored("the loaded value", value.bind(py))?), ttl))
+                })
+            };
+            self.map.try_get_or_insert_ttl_with::<[u8], PyErr>(&stored_key, load)
+        });
+        loaded.map(|value| given(py, &value)).map_err(|error| error.clone_ref(py))
+    }
+
+    /// Replaces the value of a key by change(value), as one step, and returns that; None stands for no value.
+    #[pyo3(signature = (key, change, ttl=None))]
+    fn compute<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        change: &Bound<'py, PyAny>,
+        ttl: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (py, new_ttl) = (key.py(), ttl_of(ttl)?);
+        let (key, change) = (stored("key", key)?, change.clone().unbind());
+        let mut result = Ok(None);
+        let mut decide = |py: Python<'_>, there: Option<&Bytes>| -> PyResult<Change<Bytes>> {
+            let old = there.map(|there| given(py, there));
+            let new = change.call1(py, (old.as_ref(),))?;
+            result = Ok((!new.is_none(py)).then(|| new.clone_ref(py)));
+            if new.is_none(py) {
+                return Ok(if there.is_some() { Change::Remove } else { Change::Keep });
+            }
+            if old.as_ref().is_some_and(|old| new.is(old)) && new_ttl.is_none() {
+                return Ok(Change::Keep);
+            }
+            let value = Cow::Owned(stored("the new value", new.bind(py))?);
+            Ok(match (new_ttl, there) {
+                (Some(ttl), _) => Change::Insert(value, ttl),
+                (None, Some(_)) => Change::Update(value),
+                (None, None) => Change::Insert(value, self.ttl),
+            })
+        };
+        let mut refused = None;
+        let changed = py.detach(|| {
+            self.map.compute(&*key, |there| {
+                Python::attach(|py| decide(py, there)).unwrap_or_else(|error| {
+                    refused = Some(error);
+                    Change::Keep
+                })
+            })
+        });
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        changed.map_err(failed)?;
+        result.map(|value: Option<Py<PyAny>>| value.map(|value| value.into_bound(py)))
+    }
+
+    /// Makes a value expire ttl from now; False if there is none.
+    #[pyo3(signature = (key, ttl=None))]
+    fn touch(&self, key: &Bound<'_, PyAny>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        self.map.touch(&*stored("key", key)?, self.ttl_of(ttl)?).map_err(failed)
+    }
+
+    /// The seconds that a value has left; None if it does not expire.
+    fn ttl(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
+        let there = self.map.get_with_expiry(&*stored("key", key)?).map_err(failed)?;
+        let (_, expires) = there.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))?;
+        Ok(expires.map(|expires| expires.0.saturating_sub(self.map.now().0)))
+    }
+
+    /// Removes all values.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.map.clear()).map_err(failed)
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let len = py.detach(|| self.map.len()).map_err(failed)?;
+        Ok(usize::try_from(len).unwrap_or(usize::MAX))
+    }
+
+    // Otherwise Python would count the entries for each `if cache:`, and an empty cache were false.
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __iter__(&self) -> Walk {
+        self.walk(false)
+    }
+
+    /// The keys, in no order. What is changed meanwhile may come once, twice or not at all.
+    fn keys(&self) -> Walk {
+        self.walk(false)
+    }
+
+    /// Keys and values, as keys() walks.
+    fn items(&self) -> Walk {
+        self.walk(true)
+    }
+
+    /// Figures: entries, hits, misses, evicted and others.
+    #[getter]
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = py.detach(|| self.map.stats()).map_err(failed)?;
+        let figures = PyDict::new(py);
+        for (name, figure) in [
+            ("budget_bytes", stats.budget_bytes),
+            ("entries", stats.entries),
+            ("entries_bytes", stats.charge_bytes),
+            ("entries_bytes_max", stats.charge_bytes_max),
+            ("hits", stats.hits),
+            ("misses", stats.misses),
+            ("inserted", stats.inserted),
+            ("updated", stats.updated),
+            ("removed", stats.removed),
+            ("evicted", stats.evicted),
+            ("evicted_expired", stats.evicted_expired),
+            ("conflicts", stats.conflicts),
+        ] {
+            figures.set_item(name, figure)?;
+        }
+        Ok(figures)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // A thread that has the lock is at work with the function, which so is no garbage.
+        match self.listener.0.try_lock() {
+            Ok(function) => function.iter().try_for_each(|function| visit.call(function)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        let function = self.listener.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(function);
+    }
+}
+
+impl Cache {
+    fn find<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = key.py();
+        Ok(self.map.with(&*stored("key", key)?, |value| given(py, value)))
+    }
+
+    /// The time of a call, or that of the cache.
+    fn ttl_of(&self, given: Option<&Bound<'_, PyAny>>) -> PyResult<Ttl> {
+        Ok(ttl_of(given)?.unwrap_or(self.ttl))
+    }
+
+    fn walk(&self, has_values: bool) -> Walk {
+        Walk::new(self.map.clone(), has_values)
+    }
+}
+
+/// Seconds, or a `timedelta`: at least one second, in whole ones.
+fn ttl_of(given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Ttl>> {
+    let Some(given) = given else { return Ok(None) };
+    let refuse = || {
+        let text = "ttl: expected whole seconds, from 1 to 4,294,967,295, as an int or a timedelta";
+        Err(PyValueError::new_err(text))
+    };
+    if given.is_instance_of::<PyInt>() && !given.is_instance_of::<PyBool>() {
+        return match given.extract::<u32>() {
+            Ok(seconds) if seconds > 0 => Ok(Some(Ttl::seconds(seconds))),
+            _ => refuse(),
+        };
+    }
+    if !given.hasattr("total_seconds")? {
+        let text =
+            format!("ttl: expected seconds as an int, or a timedelta, not {}", kind_of(given));
+        return Err(PyTypeError::new_err(text));
+    }
+    let seconds: f64 = given.call_method0("total_seconds")?.extract()?;
+    if seconds < 1.0 || seconds.fract() != 0.0 || seconds > f64::from(u32::MAX) {
+        return refuse();
+    }
+    Ok(Some(Ttl::seconds(seconds as u32)))
+}
