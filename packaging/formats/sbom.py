@@ -21,7 +21,7 @@ def make(job):
     return [path]
 
 
-# Each thing with the folder of its workspace, that of its crate, and its features.
+# Of each artifact the folders of workspace and crate, the package and its features.
 MADE = [
     (".", "crates/cli", "larder-cli", ["--features", FEATURES]),
     ("bindings", "bindings/python", "larder-python", []),
@@ -61,6 +61,7 @@ def bill(target, moment):
         locked = tomllib.loads((ROOT / workspace / "Cargo.lock").read_text())["package"]
         sums |= {(crate["name"], crate["version"]): crate.get("checksum") for crate in locked}
     program = ("larder-cli", version())
+    # The component that all belongs to is the release: it has the program and the module.
     needs[program].add(("larder-python", version()))
     components = [component(crate, licences[crate], sums[crate]) for crate in sorted(needs) if crate != program]
     references = {(part["name"], part["version"]): part["bom-ref"] for part in components}

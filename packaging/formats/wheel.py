@@ -15,6 +15,8 @@ from .common import LICENCE, ROOT, SUMMARY, Tree, glibc, version
 
 # The oldest Python whose stable interface the module needs, as bindings/python/Cargo.toml says.
 PYTHON = (3, 10)
+# That whose pip installs a wheel without a module.
+PYTHON_OF_PIP = (3, 8)
 
 # The musl that the tag names: pip asks for at least this one. The program itself brings its own.
 MUSL = "1_2"
@@ -29,7 +31,6 @@ class Project:
     summary: str
     # Further fields of the metadata.
     fields: list[str]
-    python: tuple[int, int] = (3, 8)
 
     def stem(self):
         """As names of files and folders have it."""
@@ -41,7 +42,6 @@ NET = Project(
     "larder",
     SUMMARY,
     ["Provides-Extra: lab", f"Requires-Dist: larder-net-lab=={version()}; extra == 'lab'"],
-    PYTHON,
 )
 LAB = Project("larder-net-lab", "larder-lab", "What a cache is worth: simulator, model and benchmarks of larder", [])
 
@@ -79,7 +79,7 @@ def make_wheel(job, project, program, platform=None, module=None):
     late = Tree()
     for licence in LICENCES:
         late.add(f"{about}/{licence}", (ROOT / licence).read_bytes())
-    late.add(f"{about}/METADATA", metadata(project).encode())
+    late.add(f"{about}/METADATA", metadata(project, PYTHON if module else PYTHON_OF_PIP).encode())
     lines = ["Wheel-Version: 1.0", "Generator: larder", "Root-Is-Purelib: false", f"Tag: {tag}"]
     late.add(f"{about}/WHEEL", "".join(f"{line}\n" for line in lines).encode())
     files = [*sorted(wheel.files.items()), *sorted(late.files.items())]
@@ -103,7 +103,7 @@ def oldest_glibc(*programs):
     return "_".join(max(needed, key=lambda number: [int(part) for part in number]))
 
 
-def metadata(project):
+def metadata(project, python):
     fields = [
         "Metadata-Version: 2.1",
         f"Name: {project.name}",
@@ -112,7 +112,7 @@ def metadata(project):
         f"License: {LICENCE}",
         *(f"License-File: {licence}" for licence in LICENCES),
         "Classifier: Operating System :: POSIX :: Linux",
-        f"Requires-Python: >={project.python[0]}.{project.python[1]}",
+        f"Requires-Python: >={python[0]}.{python[1]}",
         *project.fields,
         "Description-Content-Type: text/markdown",
     ]

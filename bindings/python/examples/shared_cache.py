@@ -29,7 +29,7 @@ def main() -> None:
     for thread in threads:
         thread.join()
     assert len(LOOKED_UP) == 10, LOOKED_UP
-    print(f"{len(LOOKED_UP)} look-ups for {8 * 10} questions; {cache.stats['entries']} names in the cache")
+    print(f"{len(LOOKED_UP)} loads for {8 * 10} lookups; {cache.stats['entries']} names in the cache")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Names for the addresses in captured traffic, and a cache for many threads."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from os import PathLike
 from types import TracebackType
@@ -26,16 +26,17 @@ def annotate(
     paths: Union[_Path, Iterable[_Path], None] = None,
     /,
     *,
-    # Made from the table of settings by tests/stub.rs.
-    filter: Optional[Union[str, Sequence[str]]] = ...,  # Process only packets that match this tcpdump filter
+    # Made from the table of settings by tests/stub.rs. The texts are those of the program's flags: here -r stands for
+    # the captures, and strict raises Error.
+    filter: Optional[Union[str, Iterable[str]]] = ...,  # Process only packets that match this tcpdump filter
     count: Optional[int] = ...,  # Stop after this many packets
-    names_read: Optional[Union[_Path, Sequence[_Path]]] = ...,  # Read these capture files for their names only
+    names_read: Optional[Union[_Path, Iterable[_Path]]] = ...,  # Read these capture files for their names only
     from_: Optional[_Time] = ...,  # Log the packets of -r from this time on
     to: Optional[_Time] = ...,  # Log the packets of -r before this time
     capture_began: Optional[_Time] = ...,  # Say when the capture began
-    zeek_dns: Optional[Union[_Path, Sequence[_Path]]] = ...,  # Learn names from these Zeek dns.log files
+    zeek_dns: Optional[Union[_Path, Iterable[_Path]]] = ...,  # Learn names from these Zeek dns.log files
     dnstap: Optional[_Path] = ...,  # Learn names from this dnstap file or socket
-    flows_read: Optional[Union[_Path, Sequence[_Path]]] = ...,  # Name the flows that routers exported, from captures
+    flows_read: Optional[Union[_Path, Iterable[_Path]]] = ...,  # Name the flows that routers exported, from captures
     flows_delay: Optional[_Seconds] = ...,  # Let an exported flow wait this long for a name
     write: Optional[_Path] = ...,  # Write the packets as pcapng with names
     directory: Optional[_Path] = ...,  # Also write dns.log, names.log and stats.json here
@@ -43,10 +44,10 @@ def annotate(
     sort: Optional[Literal["end", "start"]] = ...,  # Order records by the end or the start of their flow
     unresolved: Optional[Union[bool, Literal["all"]]] = ...,  # Write only flows whose destination has no lookup
     strict: Optional[bool] = ...,  # Exit with 2 instead of 1 if the input is damaged
-    names: Optional[Union[str, Sequence[str]]] = ...,  # Accept names from these sources
+    names: Optional[Union[str, Iterable[str]]] = ...,  # Accept names from these sources
     min_confidence: Optional[int] = ...,  # Leave out names with a confidence below this
     candidates: Optional[int] = ...,  # Limit the candidate names of an address
-    names_load: Optional[Union[_Path, Sequence[_Path]]] = ...,  # Load names that --names-save wrote
+    names_load: Optional[Union[_Path, Iterable[_Path]]] = ...,  # Load names that --names-save wrote
     names_save: Optional[_Path] = ...,  # Save the known names at the end of the run
     ignore_vlan: Optional[bool] = ...,  # Do not separate flows and names by VLAN, VNI or GRE key
     lookup: Optional[Literal["flow", "packet"]] = ...,  # Look names up once per flow, or for each packet
@@ -108,7 +109,8 @@ class Cache:
     """A cache of `bytes` and `str` under keys of `bytes` and `str`, which takes at most `budget_bytes` of memory.
 
     Any number of threads may use it. What is used least is evicted (`docs/guide/cache.md`). A key or a value that is
-    `str` comes back as `str`. Times to live are whole seconds.
+    `str` comes back as `str`. Times to live are whole seconds. After `os.fork`, a child has a copy; it can use it if no
+    other thread was in a call at the fork.
     """
 
     def __new__(
@@ -124,8 +126,9 @@ class Cache:
         """All memory is reserved now, and used as it fills.
 
         `ttl` is the time to live of values that are stored without one. `entry_bytes_mean` is the expected size of a key
-        and its value together, which decides how much of the budget is index. `on_removed` is called with key, value and
-        cause for a value that leaves the cache, on a thread that writes; what it raises is reported as unraisable.
+        and its value together, which decides how much of the budget is index. larder calls
+        `on_removed(key, value, cause)` for each evicted, expired, removed or replaced value, on a thread that writes;
+        what it raises is reported as unraisable.
         """
     @overload
     def get(self, key: _In) -> Optional[_Out]: ...
@@ -141,17 +144,18 @@ class Cache:
         """The values of many keys, in their order, None for a miss: faster than one by one."""
     def put_many(
         self,
-        entries: Union[Mapping[Any, Any], Iterable[tuple[_In, _In]]],
+        entries: Union[Mapping[Any, _In], Iterable[tuple[_In, _In]]],
         ttl: Union[int, timedelta, None] = None,
     ) -> None:
-        """Stores the pairs of a dict, or of an iterable."""
+        """Stores the pairs of a mapping, or of an iterable, 1,024 at a time. After an error, some may be stored."""
     def get_or_load(
         self, key: _In, load: Callable[[Any], _In], ttl: Union[int, timedelta, None] = None
     ) -> _Out:
         """The value of a key; on a miss the result of `load(key)`, which is stored.
 
-        Of many threads that miss a key at once, one loads and the others wait, up to 30 seconds. What `load` raises, each
-        of them raises; nothing is stored then.
+        Of many threads that miss a key at once, one loads and the others wait, up to 30 seconds, in which Ctrl-C waits,
+        too. The `Exception` that `load` raises, each of them raises; nothing is stored then. If it raises something else,
+        such as `SystemExit`, another thread loads.
         """
     def compute(
         self,
@@ -162,7 +166,7 @@ class Cache:
         """Replaces the value of a key by `change(value)`, as one step, and returns that.
 
         `change` gets None if there is no value, and removes the value by returning None. If another thread changes the
-        key meanwhile, `change` is called again. Without `ttl`, a value that is there expires as before.
+        key meanwhile, `change` is called again, and so it must not write that key itself. Without `ttl`, a value that is there expires as before.
         """
     def touch(self, key: _In, ttl: Union[int, timedelta, None] = None) -> bool:
         """Makes a value expire `ttl` from now; False if there is none."""
@@ -180,7 +184,8 @@ class Cache:
     def __delitem__(self, key: _In, /) -> None: ...
     def __contains__(self, key: _In, /) -> bool: ...
     def __iter__(self) -> Iterator[_Out]: ...
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """How many values there are. Expired ones count until their memory is needed."""
 
 @final
 class Walk(Iterator[Any]):

@@ -3,7 +3,7 @@
 //! [`Flows`] has checked its settings and read no packet. Each iterator and each Arrow stream of it is a run of its
 //! own, which ends when its reader is dropped. That of a stream begins with the first batch that is asked for.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -19,9 +19,9 @@ use pyo3::sync::{MutexExt, PyOnceLock};
 use pyo3::types::{PyCapsule, PyDict, PyList, PyString};
 
 use crate::columns::{Columns, schema, text_of};
-use crate::{Error, given};
+use crate::{Error, arguments};
 
-/// How long a wait for records is away from Python, which then looks for Ctrl-C.
+/// The longest wait between two looks for Ctrl-C.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// The flows in these captures (pcap or pcapng, also compressed), read as one in order of time, with names.
@@ -34,7 +34,7 @@ pub fn annotate(
     paths: Option<&Bound<'_, PyAny>>,
     settings: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Flows> {
-    let (paths, settings) = (given::paths(paths)?, given::settings(settings)?);
+    let (paths, settings) = (arguments::paths(paths)?, arguments::settings(settings)?);
     let flows = embedded::Flows::new(&paths, &settings).map_err(Error::new_err)?;
     Ok(Flows { flows, last: Arc::default() })
 }
@@ -118,11 +118,47 @@ struct Batches {
 struct Chunk {
     rows: Vec<u8>,
     taken: usize,
+    /// Later rows are dropped.
+    is_closed: bool,
 }
 
 impl Chunk {
     fn rest(&self) -> &[u8] {
         &self.rows[self.taken..]
+    }
+
+    /// Takes what comes before `rest`, which is its end.
+    fn advance(&mut self, rest_bytes: usize) {
+        self.taken = self.rows.len() - rest_bytes;
+    }
+
+    fn append(&mut self, rows: Vec<u8>) {
+        if self.is_closed {
+            return;
+        }
+        if self.rest().is_empty() {
+            (self.rows, self.taken) = (rows, 0);
+        } else {
+            self.rows.extend_from_slice(&rows);
+        }
+    }
+
+    fn close(&mut self) {
+        *self = Chunk { is_closed: true, ..Chunk::default() };
+    }
+
+    /// The bytes of the next row, if there is one.
+    fn row(&mut self) -> Result<Option<Vec<u8>>, larder_cli::embedded::Error> {
+        let mut rest = self.rest();
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        for field in FIELDS {
+            rows::next(field.kind, &mut rest)?;
+        }
+        let (begin, left) = (self.taken, rest.len());
+        self.advance(left);
+        Ok(Some(self.rows[begin..self.taken].to_vec()))
     }
 }
 
@@ -150,12 +186,13 @@ impl Batches {
             while !rest.is_empty() && !self.columns.is_full() {
                 self.columns.take(&mut rest).map_err(|error| error.to_string())?;
             }
-            self.chunk.taken = self.chunk.rows.len() - rest.len();
+            let left = rest.len();
+            self.chunk.advance(left);
             if self.columns.is_full() {
                 break;
             }
             match run.next(Duration::from_secs(1))? {
-                Next::Rows(rows) => self.chunk = Chunk { rows, taken: 0 },
+                Next::Rows(rows) => self.chunk.append(rows),
                 Next::NotYet => {}
                 Next::End(ended) => {
                     self.last.set(ended);
@@ -208,11 +245,7 @@ impl Records {
                 return Ok(Some(record));
             }
             match py.detach(|| self.run.next(PATIENCE)).map_err(Error::new_err)? {
-                Next::Rows(rows) => {
-                    let mut chunk =
-                        self.chunk.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-                    chunk.append(rows);
-                }
+                Next::Rows(rows) => self.chunk(py).append(rows),
                 Next::NotYet => py.check_signals()?,
                 Next::End(ended) => {
                     self.last.set(ended);
@@ -226,7 +259,7 @@ impl Records {
     /// Ends the run. The records that it has are dropped.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.run.stop());
-        *self.chunk.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner) = Chunk::default();
+        self.chunk(py).close();
     }
 
     fn __enter__(records: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -240,37 +273,26 @@ impl Records {
 }
 
 impl Records {
-    /// The next record of the chunk.
+    /// The next record of the chunk. Its object is made without the chunk's lock: Python may then call anything, also
+    /// these records.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let mut chunk = self.chunk.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-        let mut rest = chunk.rest();
-        if rest.is_empty() {
-            return Ok(None);
-        }
-        let record = record(py, &mut rest);
-        let left = rest.len();
-        chunk.taken = chunk.rows.len() - left;
-        record.map(Some)
+        let row = self.chunk(py).row().map_err(|error| Error::new_err(error.to_string()))?;
+        row.map(|row| record(py, &row)).transpose()
     }
-}
 
-impl Chunk {
-    fn append(&mut self, rows: Vec<u8>) {
-        if self.rest().is_empty() {
-            *self = Chunk { rows, taken: 0 };
-        } else {
-            self.rows.extend_from_slice(&rows);
-        }
+    /// Waits without Python's lock.
+    fn chunk(&self, py: Python<'_>) -> MutexGuard<'_, Chunk> {
+        self.chunk.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A row as a dictionary; what is absent is not in it.
-fn record<'py>(py: Python<'py>, rows: &mut &[u8]) -> PyResult<Bound<'py, PyDict>> {
+fn record<'py>(py: Python<'py>, mut row: &[u8]) -> PyResult<Bound<'py, PyDict>> {
     let names = names(py);
     let record = PyDict::new(py);
     for (field, name) in FIELDS.iter().zip(names) {
         let cell =
-            rows::next(field.kind, rows).map_err(|error| Error::new_err(error.to_string()))?;
+            rows::next(field.kind, &mut row).map_err(|error| Error::new_err(error.to_string()))?;
         match cell {
             None => {}
             Some(Cell::Number(number)) => record.set_item(name, number)?,

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyString};
 
-use crate::given::kind_of;
+use crate::arguments::kind_of;
 
 const BYTES: u8 = 0;
 const TEXT: u8 = 1;
@@ -18,7 +18,7 @@ const TEXT: u8 = 1;
 pub type Bytes = Cow<'static, [u8]>;
 
 /// A key or a value of Python's; `what` says which, for the error.
-pub fn stored(what: &str, given: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+pub fn from_python(what: &str, given: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let of = |kind: u8, bytes: &[u8]| {
         let mut stored = Vec::with_capacity(1 + bytes.len());
         stored.push(kind);
@@ -43,7 +43,7 @@ pub fn stored(what: &str, given: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 }
 
 /// What the cache has, as Python gave it.
-pub fn given<'py>(py: Python<'py>, stored: &[u8]) -> Bound<'py, PyAny> {
+pub fn to_python<'py>(py: Python<'py>, stored: &[u8]) -> Bound<'py, PyAny> {
     match stored.split_first() {
         Some((&TEXT, text)) if let Ok(text) = str::from_utf8(text) => {
             PyString::new(py, text).into_any()

@@ -7,21 +7,23 @@
 //! locks can block.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 
-use engine::{Cause, Change, Clock, Evicted, Map, Ttl};
-use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use engine::{Change, Clock, Map, Ttl};
+use pyo3::exceptions::{PyException, PyKeyError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyList};
 
 use crate::Error;
-use crate::bytes::{Bytes, given, stored};
-use crate::given::kind_of;
+use crate::arguments::kind_of;
+use crate::bytes::{Bytes, from_python, to_python};
+use crate::listener::Listener;
 use crate::walk::Walk;
 
-/// Values of at least this many bytes are copied without Python's lock.
-const LARGE_BYTES: usize = 1 << 16;
+/// Pairs that are stored at once.
+const PAIRS_TOGETHER: usize = 1 << 10;
 
 fn failed(error: engine::Error) -> PyErr {
     Error::new_err(error.to_string())
@@ -34,38 +36,6 @@ pub struct Cache {
     map: Map<[u8], Bytes>,
     ttl: Ttl,
     listener: Arc<Listener>,
-}
-
-/// The function for values that leave. Python's collector of garbage takes it away.
-#[derive(Default)]
-struct Listener(Mutex<Option<Py<PyAny>>>);
-
-impl Listener {
-    fn call(&self, evicted: Evicted<'_>) {
-        let Some((key, value)) = Map::<[u8], Bytes>::decode(evicted.key, evicted.value) else {
-            return;
-        };
-        let cause = match evicted.cause {
-            Cause::Budget => "budget",
-            Cause::Expired => "expired",
-            Cause::Removed => "removed",
-            Cause::Replaced => "replaced",
-            _ => "conflict",
-        };
-        // Where Python has ended, nothing hears of it.
-        Python::try_attach(|py| {
-            let Some(function) = self.get(py) else { return };
-            let called = function.call1(py, (given(py, &key), given(py, &value), cause));
-            if let Err(error) = called {
-                error.write_unraisable(py, Some(function.bind(py)));
-            }
-        });
-    }
-
-    fn get(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        let function = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        function.as_ref().map(|function| function.clone_ref(py))
-    }
 }
 
 #[pymethods]
@@ -92,14 +62,9 @@ impl Cache {
         if let Some(shards) = shards {
             builder = builder.shards(shards);
         }
-        let listener = Arc::new(Listener::default());
-        if let Some(function) = on_removed {
-            if !function.is_callable() {
-                let text = format!("on_removed: expected a function, not {}", kind_of(&function));
-                return Err(PyTypeError::new_err(text));
-            }
+        let listener = Arc::new(Listener::new(on_removed)?);
+        if listener.is_set() {
             let listener = Arc::clone(&listener);
-            *listener.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(function.unbind());
             builder = builder.on_removed(move |evicted| listener.call(evicted));
         }
         let ttl = ttl_of(ttl)?.unwrap_or(Ttl::FOREVER);
@@ -122,7 +87,7 @@ impl Cache {
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        Ok(self.map.contains(&*stored("key", key)?))
+        Ok(self.map.contains(&*from_python("key", key)?))
     }
 
     /// Stores a value, for at most ttl: whole seconds, or a timedelta of them.
@@ -134,10 +99,8 @@ impl Cache {
         ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let ttl = self.ttl_of(ttl)?;
-        let (py, key, value) = (key.py(), stored("key", key)?, stored("value", value)?);
-        let is_large = value.len() >= LARGE_BYTES;
-        let insert = || self.map.insert_ttl(&*key, Cow::Owned(value), ttl);
-        if is_large { py.detach(insert) } else { insert() }.map_err(failed)
+        let (key, value) = (from_python("key", key)?, from_python("value", value)?);
+        self.map.insert_ttl(&*key, Cow::Owned(value), ttl).map_err(failed)
     }
 
     fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -145,7 +108,7 @@ impl Cache {
     }
 
     fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        let there = self.map.take(&*stored("key", key)?).map_err(failed)?;
+        let there = self.map.take(&*from_python("key", key)?).map_err(failed)?;
         there.map(drop).ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
     }
 
@@ -156,8 +119,8 @@ impl Cache {
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let there = self.map.take(&*stored("key", key)?).map_err(failed)?;
-        Ok(there.map(|value| given(key.py(), &value)).or(default))
+        let there = self.map.take(&*from_python("key", key)?).map_err(failed)?;
+        Ok(there.map(|value| to_python(key.py(), &value)).or(default))
     }
 
     /// The values of many keys, in their order, None for a miss.
@@ -167,7 +130,7 @@ impl Cache {
         keys: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
         let keys =
-            keys.try_iter()?.map(|key| stored("key", &key?)).collect::<PyResult<Vec<_>>>()?;
+            keys.try_iter()?.map(|key| from_python("key", &key?)).collect::<PyResult<Vec<_>>>()?;
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         // All values in one buffer: their objects are made once Python's lock is there again.
         let (mut all, mut ends) = (Vec::new(), Vec::with_capacity(keys.len()));
@@ -180,7 +143,7 @@ impl Cache {
         let mut begin = 0;
         let values = ends.into_iter().map(|end| {
             let end = end?;
-            let value = given(py, &all[begin..end]);
+            let value = to_python(py, &all[begin..end]);
             begin = end;
             Some(value)
         });
@@ -191,16 +154,20 @@ impl Cache {
     #[pyo3(signature = (entries, ttl=None))]
     fn put_many(&self, entries: &Bound<'_, PyAny>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let ttl = self.ttl_of(ttl)?;
-        let pairs = match entries.cast::<PyDict>() {
-            Ok(entries) => entries.items().into_any(),
-            Err(_) => entries.clone(),
+        let is_mapping = entries.hasattr("items")?;
+        let pairs = if is_mapping { entries.call_method0("items")? } else { entries.clone() };
+        let store = |pairs: Vec<_>| {
+            entries.py().detach(|| self.map.insert_many(pairs, ttl)).map_err(failed)
         };
-        let mut batch = Vec::new();
+        let mut together = Vec::with_capacity(PAIRS_TOGETHER);
         for pair in pairs.try_iter()? {
             let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?.extract()?;
-            batch.push((stored("key", &key)?, Cow::Owned(stored("value", &value)?)));
+            together.push((from_python("key", &key)?, Cow::Owned(from_python("value", &value)?)));
+            if together.len() == PAIRS_TOGETHER {
+                store(std::mem::replace(&mut together, Vec::with_capacity(PAIRS_TOGETHER)))?;
+            }
         }
-        entries.py().detach(|| self.map.insert_many(batch, ttl)).map_err(failed)
+        store(together)
     }
 
     /// The value of a key; on a miss the result of load(key), which is stored. Of many threads that miss a key at
@@ -214,17 +181,29 @@ impl Cache {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, ttl) = (key.py(), self.ttl_of(ttl)?);
         let (stored_key, key, load) =
-            (stored("key", key)?, key.clone().unbind(), load.clone().unbind());
-        let loaded = py.detach(|| {
-            let load = || {
-                Python::attach(|py| {
-                    let value = load.call1(py, (key,))?;
-                    Ok((Cow::Owned(stored("the loaded value", value.bind(py))?), ttl))
-                })
-            };
-            self.map.try_get_or_insert_ttl_with::<[u8], PyErr>(&stored_key, load)
-        });
-        loaded.map(|value| given(py, &value)).map_err(|error| error.clone_ref(py))
+            (from_python("key", key)?, key.clone().unbind(), load.clone().unbind());
+        let load = || {
+            Python::attach(|py| {
+                let loaded = load.call1(py, (key,)).and_then(|value| {
+                    Ok((Cow::Owned(from_python("the loaded value", value.bind(py))?), ttl))
+                });
+                match loaded {
+                    // Of this thread alone: Ctrl-C, or the end of the thread. Another one loads.
+                    Err(error) if !error.is_instance_of::<PyException>(py) => {
+                        resume_unwind(Box::new(error))
+                    }
+                    loaded => loaded,
+                }
+            })
+        };
+        let find = || self.map.try_get_or_insert_ttl_with::<[u8], PyErr>(&stored_key, load);
+        match catch_unwind(AssertUnwindSafe(|| py.detach(find))) {
+            Ok(Ok(value)) => Ok(to_python(py, &value)),
+            Ok(Err(error)) => Err(error.clone_ref(py)),
+            Err(panic) => {
+                Err(*panic.downcast::<PyErr>().unwrap_or_else(|panic| resume_unwind(panic)))
+            }
+        }
     }
 
     /// Replaces the value of a key by change(value), as one step, and returns that; None stands for no value.
@@ -236,10 +215,10 @@ impl Cache {
         ttl: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (py, new_ttl) = (key.py(), ttl_of(ttl)?);
-        let (key, change) = (stored("key", key)?, change.clone().unbind());
+        let (key, change) = (from_python("key", key)?, change.clone().unbind());
         let mut result = Ok(None);
         let mut decide = |py: Python<'_>, there: Option<&Bytes>| -> PyResult<Change<Bytes>> {
-            let old = there.map(|there| given(py, there));
+            let old = there.map(|there| to_python(py, there));
             let new = change.call1(py, (old.as_ref(),))?;
             result = Ok((!new.is_none(py)).then(|| new.clone_ref(py)));
             if new.is_none(py) {
@@ -248,7 +227,7 @@ impl Cache {
             if old.as_ref().is_some_and(|old| new.is(old)) && new_ttl.is_none() {
                 return Ok(Change::Keep);
             }
-            let value = Cow::Owned(stored("the new value", new.bind(py))?);
+            let value = Cow::Owned(from_python("the new value", new.bind(py))?);
             Ok(match (new_ttl, there) {
                 (Some(ttl), _) => Change::Insert(value, ttl),
                 (None, Some(_)) => Change::Update(value),
@@ -274,12 +253,12 @@ impl Cache {
     /// Makes a value expire ttl from now; False if there is none.
     #[pyo3(signature = (key, ttl=None))]
     fn touch(&self, key: &Bound<'_, PyAny>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
-        self.map.touch(&*stored("key", key)?, self.ttl_of(ttl)?).map_err(failed)
+        self.map.touch(&*from_python("key", key)?, self.ttl_of(ttl)?).map_err(failed)
     }
 
     /// The seconds that a value has left; None if it does not expire.
     fn ttl(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
-        let there = self.map.get_with_expiry(&*stored("key", key)?).map_err(failed)?;
+        let there = self.map.get_with_expiry(&*from_python("key", key)?).map_err(failed)?;
         let (_, expires) = there.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))?;
         Ok(expires.map(|expires| expires.0.saturating_sub(self.map.now().0)))
     }
@@ -338,23 +317,18 @@ impl Cache {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // A thread that has the lock is at work with the function, which so is no garbage.
-        match self.listener.0.try_lock() {
-            Ok(function) => function.iter().try_for_each(|function| visit.call(function)),
-            Err(_) => Ok(()),
-        }
+        self.listener.traverse(&visit)
     }
 
     fn __clear__(&self) {
-        let function = self.listener.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(function);
+        self.listener.clear();
     }
 }
 
 impl Cache {
     fn find<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = key.py();
-        Ok(self.map.with(&*stored("key", key)?, |value| given(py, value)))
+        Ok(self.map.with(&*from_python("key", key)?, |value| to_python(py, value)))
     }
 
     /// The time of a call, or that of the cache.
@@ -363,7 +337,7 @@ impl Cache {
     }
 
     fn walk(&self, has_values: bool) -> Walk {
-        Walk::new(self.map.clone(), has_values)
+        Walk::new(self.map.clone(), Arc::clone(&self.listener), has_values)
     }
 }
 

@@ -12,12 +12,13 @@ use arrow_array::builder::{
 };
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
+use larder_cli::embedded::Error;
 use larder_cli::embedded::fields::FIELDS;
 use larder_cli::embedded::rows::{self, Cell};
 use larder_cli::embedded::schema::Type;
 
 /// Rows of a batch, at most.
-pub const ROWS_MAX: usize = 1 << 14;
+const ROWS_MAX: usize = 1 << 14;
 
 const ZONE: &str = "UTC";
 
@@ -62,7 +63,7 @@ impl Columns {
     }
 
     /// Takes one row from the front of `rows`.
-    pub fn take(&mut self, rows: &mut &[u8]) -> Result<(), larder_annotate::Error> {
+    pub fn take(&mut self, rows: &mut &[u8]) -> Result<(), Error> {
         for (column, field) in self.columns.iter_mut().zip(FIELDS) {
             column.push(rows::next(field.kind, rows)?);
         }

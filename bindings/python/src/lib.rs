@@ -4,8 +4,9 @@
 //! |---|---|
 //! | [`mod@annotate`] | a run of `larder annotate`, as an Arrow C stream or as records |
 //! | [`columns`] | the rows of a run as columns of Arrow |
-//! | [`given`] | Python's values as settings |
+//! | [`arguments`] | Python's values as settings |
 //! | [`cache`] | the cache over [`engine::Map`] |
+//! | [`listener`] | its function for removed values |
 //! | [`walk`] | walks over it |
 //! | [`bytes`] | Python's keys and values as bytes |
 //!
@@ -13,10 +14,11 @@
 //! within a call for a load, a change or a listener.
 
 mod annotate;
+mod arguments;
 mod bytes;
 mod cache;
 mod columns;
-mod given;
+mod listener;
 mod walk;
 
 use pyo3::prelude::*;

@@ -1,13 +1,15 @@
 //! Walks over the keys or entries of a cache.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::{Iter, Map};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 
-use crate::bytes::{Bytes, given};
+use crate::bytes::{Bytes, to_python};
+use crate::listener::Listener;
 
 /// Entries that are copied while Python's lock is away.
 const ENTRIES_TOGETHER: usize = 64;
@@ -24,6 +26,8 @@ self_cell::self_cell! {
 /// Keys or entries of a cache. Threads that share a walk get different ones.
 #[pyclass(frozen, module = "larder")]
 pub struct Walk {
+    /// The map keeps it, too, where Python's garbage collector does not see it.
+    listener: Arc<Listener>,
     has_values: bool,
     state: Mutex<State>,
 }
@@ -35,9 +39,9 @@ struct State {
 
 impl Walk {
     /// A walk over the live entries of a cache.
-    pub fn new(map: Map<[u8], Bytes>, has_values: bool) -> Walk {
+    pub fn new(map: Map<[u8], Bytes>, listener: Arc<Listener>, has_values: bool) -> Walk {
         let entries = Entries::new(map, |map| map.cache().iter(map.now()));
-        Walk { has_values, state: Mutex::new(State { entries, ready: VecDeque::new() }) }
+        Walk { listener, has_values, state: Mutex::new(State { entries, ready: VecDeque::new() }) }
     }
 }
 
@@ -45,6 +49,14 @@ impl Walk {
 impl Walk {
     fn __iter__(walk: Bound<'_, Self>) -> Bound<'_, Self> {
         walk
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.listener.traverse(&visit)
+    }
+
+    fn __clear__(&self) {
+        self.listener.clear();
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -59,11 +71,11 @@ impl Walk {
             py.detach(|| self.state.lock().unwrap_or_else(PoisonError::into_inner).fill())
         });
         let Some((key, value)) = next else { return Ok(None) };
-        let key = given(py, &key);
+        let key = to_python(py, &key);
         if !self.has_values {
             return Ok(Some(key));
         }
-        Ok(Some((key, given(py, &value)).into_pyobject(py)?.into_any()))
+        Ok(Some((key, to_python(py, &value)).into_pyobject(py)?.into_any()))
     }
 }
 

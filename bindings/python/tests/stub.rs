@@ -6,7 +6,10 @@ use larder_cli::embedded;
 use larder_settings::table::Setting;
 use larder_settings::value::Kind;
 
-const BEGIN: &str = "    *,\n    # Made from the table of settings by tests/stub.rs.\n";
+const BEGIN: &str = concat!(
+    "    *,\n    # Made from the table of settings by tests/stub.rs. The texts are those of the program's flags: ",
+    "here -r stands for\n    # the captures, and strict raises Error.\n"
+);
 const END: &str = ") -> Flows:";
 
 fn line(setting: &Setting) -> String {
@@ -28,12 +31,12 @@ fn kind(setting: &Setting) -> String {
             format!("Union[bool, {}]", literal(&words[2..]))
         }
         Kind::Choice(words) => literal(words),
-        Kind::Set { .. } | Kind::List => return "Union[str, Sequence[str]]".to_owned(),
+        Kind::Set { .. } | Kind::List => return "Union[str, Iterable[str]]".to_owned(),
         Kind::Path | Kind::Endpoint => "_Path".to_owned(),
         Kind::Word => "str".to_owned(),
         Kind::Time(_) => "_Time".to_owned(),
     };
-    if setting.many { format!("Union[{one}, Sequence[{one}]]") } else { one }
+    if setting.many { format!("Union[{one}, Iterable[{one}]]") } else { one }
 }
 
 fn literal(words: &[&str]) -> String {
@@ -53,5 +56,8 @@ fn settings_are_those_of_the_table() {
         std::fs::write(&path, stub).expect("room");
         return;
     }
-    assert_eq!(given, wanted, "the table has changed: UPDATE_STUB=1 cargo test -p larder-python");
+    assert_eq!(
+        given, wanted,
+        "the table has changed: UPDATE_STUB=1 cargo test --manifest-path bindings/Cargo.toml -p larder-python"
+    );
 }

@@ -29,11 +29,16 @@ def module(name):
 
 
 def repeated(path, times):
-    """A capture with many flows: the packets of the demo again and again, each time a minute later."""
-    data = DEMO.read_bytes()
-    # pcapng's sections may follow each other; the times are those of the demo.
-    path.write_bytes(data * times)
+    """A capture with many flows: the demo again and again, as sections of pcapng, each with the demo's times."""
+    path.write_bytes(DEMO.read_bytes() * times)
     return path
+
+
+class NoZone(datetime.tzinfo):
+    """A time zone that has no offset, so that a time with it has no zone for Python."""
+
+    def utcoffset(self, moment):
+        return None
 
 
 class Annotate(unittest.TestCase):
@@ -111,6 +116,7 @@ class Annotate(unittest.TestCase):
         self.assertTrue(all(record.get("larder.destination.name_confidence", 99) >= 90 for record in confident))
         by_time = [record["event.start"] for record in larder.annotate(DEMO, sort="start", tcp_idle="2m")]
         self.assertEqual(by_time, sorted(by_time))
+        # These change how a run works, and not what it finds here.
         minute = datetime.timedelta(minutes=1)
         self.assertEqual(count(tcp_idle=minute, udp_idle=minute, names_budget="8MiB", cores=2, seed=7), 16)
 
@@ -139,14 +145,27 @@ class Annotate(unittest.TestCase):
         self.assertIn("no such file", self.refused(larder.Error, [DEMO, "tcp"]))
         self.assertIn("is a directory", self.refused(larder.Error, DEMO.parent))
         self.assertIn("standard input", self.refused(larder.Error, "-"))
+        for name in ["names_read", "zeek_dns", "dnstap", "flows_read"]:
+            self.assertIn("standard input", self.refused(larder.Error, DEMO, **{name: "-"}))
+        self.assertIn("no such setting", self.refused(larder.Error, DEMO, cores_=1))
         self.assertIn("standard output", self.refused(larder.Error, DEMO, write="-"))
         self.assertIn("no input", self.refused(larder.Error))
         self.assertIn("no input", self.refused(larder.Error, []))
         self.assertIn("this is an input", self.refused(larder.Error, DEMO, write=DEMO))
         self.assertIn("time zone", self.refused(TypeError, DEMO, from_=datetime.datetime(2026, 1, 1)))
+        self.assertIn("time zone", self.refused(TypeError, DEMO, from_=datetime.datetime(2026, 1, 1, tzinfo=NoZone())))
+        self.assertIn("milliseconds", self.refused(TypeError, DEMO, linger=datetime.timedelta(microseconds=400)))
+        self.assertIn("date is no value", self.refused(TypeError, DEMO, from_=datetime.date(2026, 1, 1)))
         self.assertIn("float", self.refused(TypeError, DEMO, cores=1.5))
         self.assertIn("dict", self.refused(TypeError, DEMO, names={}))
+        self.assertIn("bytes", self.refused(TypeError, b"x.pcap"))
         self.assertIn("int", self.refused(TypeError, 3))
+        self.assertIn("int", self.refused(TypeError, [3]))
+        self.refused(UnicodeEncodeError, DEMO, filter="\ud800")
+        for wrong in [dict(stats=True), dict(names_save=False), dict(stats=5), dict(cores=True), dict(strict="true"),
+                      dict(write=datetime.timedelta(minutes=1)), dict(tcp_idle=datetime.datetime.now(UTC))]:
+            self.assertIn("expected", self.refused(larder.Error, DEMO, **wrong))
+        self.assertIn("given twice", self.refused(larder.Error, DEMO, **{"names-budget": "2MiB", "names_budget": "1MiB"}))
         self.refused(TypeError, DEMO, DEMO)
 
     def test_neither_environment_nor_file_counts(self):
@@ -222,6 +241,41 @@ class Annotate(unittest.TestCase):
                 waiting.send_signal(signal.SIGINT)
                 _, said = waiting.communicate(timeout=30)
         self.assertIn(b"KeyboardInterrupt", said)
+
+    def test_records_of_a_live_capture_come_at_once(self):
+        """A pipe whose writer waits: the records of what it wrote are there before it closes."""
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = pathlib.Path(folder) / "pipe"
+            os.mkfifo(pipe)
+            records = iter(larder.annotate(pipe, tcp_idle=1, udp_idle=1, linger=0))
+            with open(pipe, "wb") as writer:
+                writer.write(DEMO.read_bytes() * 60)
+                writer.flush()
+                self.assertIn("destination.ip", next(records))
+            self.assertGreater(len(list(records)), 15)
+
+    def test_a_closed_run_has_no_more_records(self):
+        """Also while another thread is about to get some."""
+        with tempfile.TemporaryDirectory() as folder:
+            many = repeated(pathlib.Path(folder) / "many.pcapng", 2_000)
+            for _ in range(10):
+                records = iter(larder.annotate(many, tcp_idle=1, udp_idle=1))
+                reader = threading.Thread(target=lambda: [None for _ in records])
+                reader.start()
+                next(records, None)
+                records.close()
+                self.assertIsNone(next(records, None))
+                reader.join()
+
+    def test_a_reader_of_packets_that_leaves(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = pathlib.Path(folder) / "pipe"
+            os.mkfifo(pipe)
+            many = repeated(pathlib.Path(folder) / "many.pcapng", 300)
+            leaver = threading.Thread(target=lambda: open(pipe, "rb").close())
+            leaver.start()
+            self.assertIn("its reader closed it", self.refused(larder.Error, many, write=pipe))
+            leaver.join()
 
     def test_exit_while_a_run_goes_on(self):
         program = "import larder, sys; r = iter(larder.annotate(sys.argv[1], tcp_idle=1)); next(r); sys.exit(7)"

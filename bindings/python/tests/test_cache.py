@@ -1,5 +1,6 @@
 """`larder.Cache`, as its users call it."""
 
+import collections
 import datetime
 import gc
 import os
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import unittest
 import weakref
 
@@ -63,12 +65,20 @@ class Cache(unittest.TestCase):
         self.assertEqual(cache.get_many(keys), wanted)
         self.assertEqual(cache.get_many(key for key in []), [])
         self.assertEqual((cache.ttl("k1"), cache.ttl(b"k100") in (59, 60)), (None, True))
-        # Nothing is stored if one is wrong.
         with self.assertRaises(TypeError):
             cache.put_many({"new": "1", "wrong": 2})
         self.assertNotIn("new", cache)
         with self.assertRaises((TypeError, ValueError)):
             cache.put_many(["xy"])
+        # Mappings of any type, and pairs that are made one by one.
+        cache.put_many(types.MappingProxyType({"proxy": "1"}))
+        cache.put_many(collections.UserDict({"user": "2"}))
+        self.assertEqual(cache.get_many(["proxy", "user"]), ["1", "2"])
+        with self.assertRaises(TypeError):
+            cache.put_many(types.MappingProxyType({("p", "q"): "3"}))
+        self.assertNotIn("p", cache)
+        cache.put_many((f"one{n}", str(n)) for n in range(3_000))
+        self.assertEqual(cache["one2999"], "2999")
 
     def test_time_to_live(self):
         cache = larder.Cache(BUDGET, ttl=datetime.timedelta(hours=1))
@@ -131,6 +141,51 @@ class Cache(unittest.TestCase):
             self.cache.get_or_load("d", None)
         # A value that does not fit is still returned.
         self.assertEqual(len(self.cache.get_or_load("e", lambda _: "x" * 10_000_000)), 10_000_000)
+
+    def test_the_end_of_a_thread_is_its_own(self):
+        """SystemExit in a load ends that thread; one that waits loads itself."""
+        begun = threading.Event()
+
+        def leave(_):
+            begun.set()
+            time.sleep(0.2)
+            sys.exit(3)
+
+        leaver = threading.Thread(target=self.cache.get_or_load, args=["key", leave])
+        leaver.start()
+        begun.wait()
+        self.assertEqual(self.cache.get_or_load("key", lambda _: "loaded"), "loaded")
+        leaver.join()
+        with self.assertRaises(KeyboardInterrupt):
+            self.cache.get_or_load("other", lambda _: (_ for _ in ()).throw(KeyboardInterrupt()))
+        self.assertEqual(self.cache.get_or_load("other", str.upper), "OTHER")
+
+    def test_loads_and_writes_of_a_key_with_a_listener(self):
+        """A load that evicts calls the listener, which needs the GIL; a write of the key, which has it, must not wait."""
+        cache = larder.Cache(1 << 20, on_removed=lambda *_: None)
+        cache.put_many((f"f{n}", "x" * 100) for n in range(20_000))
+        current, end = ["x"], time.monotonic() + 1
+
+        def load(key):
+            current[0] = key
+            return "x" * 100
+
+        def read():
+            turn = 0
+            while time.monotonic() < end:
+                turn += 1
+                cache.get_or_load(f"k{turn}", load)
+
+        def write():
+            while time.monotonic() < end:
+                cache.put(current[0], "y" * 100)
+
+        workers = [threading.Thread(target=work, daemon=True) for work in [read, write]]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(60)
+            self.assertFalse(worker.is_alive())
 
     def test_changes_are_one_step(self):
         def count():
@@ -197,6 +252,14 @@ class Cache(unittest.TestCase):
 
         owner = Owner()
         owner.cache["a"] = "1"
+        gone = weakref.ref(owner)
+        del owner
+        gc.collect()
+        self.assertIsNone(gone())
+        # A walk keeps the cache, and its listener.
+        owner = Owner()
+        owner.walk = owner.cache.keys()
+        del owner.cache
         gone = weakref.ref(owner)
         del owner
         gc.collect()
@@ -280,7 +343,8 @@ class Cache(unittest.TestCase):
         self.assertGreater(cache.stats["evicted"], 0)
 
     def test_exit_while_threads_run(self):
-        """Daemons in every kind of call when the interpreter ends: it ends, with its status."""
+        """Daemons in calls when the interpreter ends: it ends, with its status. Before Python 3.14 a thread must not be
+        in a function of the caller's then, so these return at once."""
         program = """
 import larder, sys, threading, time
 cache = larder.Cache(1 << 20, on_removed=lambda *_: None)

@@ -13,7 +13,7 @@ use crate::pipeline::Work;
 use crate::worker::Place;
 use crate::{Error, Progress};
 
-use channel::Rows;
+use channel::RowSender;
 use dataset::Dataset;
 pub(crate) use dataset::resumed;
 
@@ -31,7 +31,7 @@ pub enum Log {
     Collector(Box<ipfix::Writer<ipfix::Collector>>),
     /// Sent as rows to the program that larder runs in.
     #[allow(private_interfaces)]
-    Rows(Rows),
+    Rows(RowSender),
     /// Split into columns.
     #[cfg(feature = "parquet")]
     Parquet(Box<crate::format::parquet::Writer<Output>>),
@@ -55,7 +55,7 @@ impl Log {
             }
             Format::Rows(_) => {
                 let missing = || Error::Options("rows go to a channel; set rows_to".to_owned());
-                Ok(Log::Rows(Rows::new(options.rows_to.clone().ok_or_else(missing)?)))
+                Ok(Log::Rows(RowSender::new(options.rows_to.clone().ok_or_else(missing)?)))
             }
             #[cfg(feature = "parquet")]
             Format::Parquet(_) => {
@@ -124,6 +124,7 @@ impl Log {
         match self {
             Log::Lines(log) => log.end_batch(is_live, end_ns, progress),
             Log::Dataset(dataset) => dataset.end_batch(),
+            Log::Rows(rows) if is_live => rows.flush(),
             Log::Ipfix(writer) if is_live => writer.flush(),
             Log::Collector(writer) if is_live => writer.flush(),
             _ => Ok(()),
@@ -155,7 +156,7 @@ impl Log {
                 writer.finish()?.finish();
                 Ok(())
             }
-            Log::Rows(rows) => rows.finish(),
+            Log::Rows(mut rows) => rows.flush(),
             #[cfg(feature = "parquet")]
             Log::Parquet(writer) => Ok(writer.finish()?.finish()?),
         }

@@ -185,3 +185,36 @@ fn guide_lists_every_field() {
     }
     assert_eq!(table, expected, "run this test with LARDER_BLESS=1, and read the change");
 }
+
+/// A row has every value of its record, and one that is cut anywhere is an error.
+#[test]
+fn rows_are_whole_or_an_error() {
+    use larder_annotate::format::rows::{self, Rows};
+    use larder_annotate::format::{RecordWriter as _, schema::Type};
+
+    let read = |mut row: &[u8]| {
+        for field in FIELDS {
+            if let Some(rows::Cell::List(list)) = rows::next(field.kind, &mut row)? {
+                assert!(field.kind.is_list() && list.count() > 0, "{}", field.name);
+            }
+        }
+        assert!(row.is_empty());
+        Ok::<_, larder_annotate::Error>(())
+    };
+    for record in all() {
+        let mut row = Vec::new();
+        Rows.record(&record, &mut row);
+        read(&row).expect("whole");
+        for len in 0..row.len() {
+            assert!(read(&row[..len]).is_err(), "cut at {len}");
+        }
+        // Bytes that say something else: an error or other values.
+        for at in 0..row.len() {
+            let mut wrong = row.clone();
+            wrong[at] ^= 0xff;
+            let mut rest = &wrong[..];
+            let _ = FIELDS.iter().try_for_each(|field| rows::next(field.kind, &mut rest).map(drop));
+        }
+    }
+    assert!(FIELDS.iter().any(|field| field.kind == Type::Ips));
+}

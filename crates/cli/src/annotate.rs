@@ -28,8 +28,7 @@ use larder_settings::layers::Resolved;
 use larder_settings::row::Text;
 use larder_wire::Addr;
 
-use inputs::inputs;
-pub use inputs::{check_inputs, check_readable};
+pub use inputs::{check_inputs, check_readable, inputs};
 
 use crate::addresses::{addresses, not_an_address, parse_address};
 use crate::progress::bar;

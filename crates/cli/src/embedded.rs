@@ -1,20 +1,23 @@
 //! `larder annotate` inside another program: settings by name in, rows and a summary out.
 //!
 //! The bindings for other languages use it (`bindings/python`). A setting has the name, the range and the error text
-//! that it has on a command line. Neither the environment nor a configuration file counts: a program's result must not
-//! depend on a file that it does not know of.
+//! that it has on a command line; what is wrong with several settings together is said with the names of flags.
+//! Neither the environment nor a configuration file counts: a program's result must not depend on a file that it does
+//! not know of.
 //!
 //! Life cycle: [`Flows::new`] checks the settings and opens no capture. Each [`Flows::start`] is a run over the
 //! captures, in a thread of its own, whose records arrive as [rows](larder_annotate::format::rows) in the order of
 //! the log. [`Run::next`] waits for them; a dropped run stops.
 //!
 //! Invariants
-//! 1. A run is at most [`CHUNKS_AHEAD`] chunks of about 1 MiB ahead of its reader.
-//! 2. A run writes nothing to standard output or standard error, and changes nothing of the process: no signal, no
-//!    user, no working directory.
-//! 3. Every row of the table is of a run here, or refused (a test compares).
+//! 1. A run is at most `CHUNKS_AHEAD` chunks of about 1 MiB, and the one that it has in hand, ahead of its reader.
+//! 2. A run reads no standard input, writes nothing to standard output or standard error, and changes neither user nor
+//!    working directory of the process. It sets the handler of one signal, SIGBUS, once: a capture that is cut while
+//!    larder reads it is an error, and other accesses go to the handler that was there before.
+//! 3. Every setting of the table is taken here, or refused (a test compares).
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -22,16 +25,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+pub use larder_annotate::Error;
 pub use larder_annotate::format::{fields, rows, schema};
 
 use larder_annotate::options::{Endpoint, OutputFormat, RowsTo, Summary};
-use larder_annotate::{Error, Options, Progress};
+use larder_annotate::{Options, Progress};
 use larder_settings::exit::Failure;
 use larder_settings::program::settings_named;
 use larder_settings::table::Setting;
 use larder_settings::value::Kind;
 
-use crate::annotate::{check_inputs, check_outputs, check_readable, failed, options};
+use crate::annotate::{check_inputs, check_outputs, check_readable, failed, inputs, options};
 use crate::settings::{ANNOTATE, Annotate};
 use crate::summary;
 
@@ -68,10 +72,64 @@ const GROUPS_OF_THE_PROGRAM: &[&str] =
 pub enum Given {
     /// On or off.
     Flag(bool),
+    /// A whole number.
+    Number(i128),
+    /// A moment, by RFC 3339.
+    Moment(String),
+    /// A duration, milliseconds.
+    Milliseconds(i128),
     /// As on a command line.
     Word(OsString),
     /// Several values.
     Words(Vec<OsString>),
+}
+
+impl fmt::Display for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Given::Flag(is_on) => is_on.fmt(f),
+            Given::Number(number) => number.fmt(f),
+            Given::Moment(moment) => moment.fmt(f),
+            Given::Milliseconds(ms) => write!(f, "{ms} ms"),
+            Given::Word(word) => write!(f, "{word:?}"),
+            Given::Words(words) => write!(f, "{words:?}"),
+        }
+    }
+}
+
+impl Given {
+    /// The values as words; `None` if a setting of this kind has no such values. Otherwise `stats=True` would be the
+    /// name of a file.
+    fn into_words(self, setting: &Setting) -> Option<Vec<OsString>> {
+        let is_of_kind = match (&self, setting.kind) {
+            (Given::Flag(_), Kind::Switch) => true,
+            (Given::Flag(_), Kind::Choice(words)) => words.contains(&"true"),
+            (Given::Number(_), kind) => matches!(
+                kind,
+                Kind::Bytes { .. }
+                    | Kind::Count { .. }
+                    | Kind::Seconds { .. }
+                    | Kind::Cores
+                    | Kind::Seed
+                    | Kind::Time(_)
+            ),
+            (Given::Moment(_), kind) => matches!(kind, Kind::Time(_)),
+            (Given::Milliseconds(_), kind) => matches!(kind, Kind::Seconds { .. }),
+            (Given::Word(_) | Given::Words(_), kind) => !matches!(kind, Kind::Switch),
+            (Given::Flag(_), _) => false,
+        };
+        let has_commas = matches!(setting.kind, Kind::Set { .. } | Kind::List);
+        is_of_kind.then(|| match self {
+            Given::Flag(is_on) => vec![is_on.to_string().into()],
+            Given::Number(number) => vec![number.to_string().into()],
+            Given::Moment(moment) => vec![moment.into()],
+            Given::Milliseconds(ms) => vec![format!("{ms}ms").into()],
+            Given::Word(word) => vec![word],
+            // As a command line has them.
+            Given::Words(words) if has_commas => vec![words.join(OsStr::new(","))],
+            Given::Words(words) => words,
+        })
+    }
 }
 
 /// Flows that a run would find. Making it reads no packet.
@@ -98,6 +156,11 @@ impl Flows {
             return Err(Failure::usage("no input: name a capture"));
         }
         // Invariant 2.
+        if let Some((flag, _)) =
+            inputs(&options).iter().find(|(_, input)| **input == Endpoint::Pipe)
+        {
+            return Err(Failure::usage(format!("{flag} -: this is standard input; name a file")));
+        }
         if options.write_packets == Some(Endpoint::Pipe) {
             return Err(Failure::usage("write: - is standard output; name a file"));
         }
@@ -118,7 +181,11 @@ impl Flows {
         let (of_run, is_strict, started) = (Arc::clone(&progress), self.is_strict, Instant::now());
         let run = move || finished(larder_annotate::run(&options, &of_run), is_strict, started);
         let thread = thread.spawn(run);
-        let thread = thread.map_err(|error| format!("a thread for the run: {error}; free some"))?;
+        let thread = thread.map_err(|error| {
+            format!(
+                "cannot start a thread for the run: {error}; end other threads, or raise the limit"
+            )
+        })?;
         let running = Running { rows, thread };
         Ok(Run { running: Mutex::new(Some(running)), progress, process: std::process::id() })
     }
@@ -138,7 +205,12 @@ fn finished(
     is_strict: bool,
     started: Instant,
 ) -> Result<Ended, String> {
-    let summary = run.map_err(|error| failed(error).message)?;
+    let summary = run.map_err(|error| match error {
+        Error::ClosedPipe => {
+            "write: its reader closed it; start the reader again, and the run".to_owned()
+        }
+        error => failed(error).message,
+    })?;
     let text = summary::text(&summary, started.elapsed());
     if let Some(why) = summary.failure {
         return Err(why);
@@ -152,7 +224,7 @@ fn finished(
     Ok(Ended { stats: summary.to_json(), text })
 }
 
-/// A run under way. Threads may share it; each chunk goes to one of them.
+/// A run under way. Threads may share it; each chunk is returned to one of them.
 #[derive(Debug)]
 pub struct Run {
     /// `None` at the end.
@@ -214,7 +286,7 @@ impl Run {
 }
 
 impl Drop for Run {
-    /// The locks of the channel may be held for ever in a process that was forked.
+    /// A fork may have copied locks that a thread held. So a child forgets the channel, and does not drop it.
     fn drop(&mut self) {
         if self.is_of_another_process() {
             std::mem::forget(self.running.get_mut().map(Option::take));
@@ -232,36 +304,33 @@ fn resolved(captures: &[PathBuf], settings: &[(String, Given)]) -> Result<Annota
     }
     for (name, given) in settings {
         let key = name.replace('_', "-");
-        let setting = ANNOTATE.settings.iter().find(|setting| setting.name == key);
-        if setting.is_some_and(is_of_the_program) {
-            let why = "only the program larder annotate has this setting; leave it out, or run the program";
-            return Err(Failure::usage(format!("{name}: {why}")));
+        if named.iter().any(|(other, _): &(String, _)| other.replace('_', "-") == key) {
+            return Err(Failure::usage(format!("{name}: given twice; leave one out")));
         }
-        let words = match given {
-            Given::Flag(is_on) => vec![OsString::from(is_on.to_string())],
-            Given::Word(word) => vec![word.clone()],
-            // As a command line has them.
-            Given::Words(words) if setting.is_some_and(has_commas) => {
-                vec![words.join(OsStr::new(","))]
+        // Of an unknown name, the table says which one it is like.
+        let words = match ANNOTATE.settings.iter().find(|setting| setting.name == key) {
+            None => Vec::new(),
+            Some(setting) if is_of_the_program(setting) => {
+                let why = "only the program larder annotate has this setting; leave it out, or run the program";
+                return Err(Failure::usage(format!("{name}: {why}")));
             }
-            Given::Words(words) => words.clone(),
+            Some(setting) => given.clone().into_words(setting).ok_or_else(|| {
+                let range = setting.kind.range();
+                Failure::usage(format!("{name} {given}: expected {range}"))
+            })?,
         };
         named.push((name.clone(), words));
     }
     Ok(settings_named(&ANNOTATE, &named)?.read())
 }
 
-/// The rows of the table that a run takes.
+/// The settings of the table that a run takes.
 pub fn settings() -> impl Iterator<Item = &'static Setting> {
     ANNOTATE.settings.iter().filter(|setting| !is_of_the_program(setting))
 }
 
 fn is_of_the_program(setting: &Setting) -> bool {
     OF_THE_PROGRAM.contains(&setting.name) || GROUPS_OF_THE_PROGRAM.contains(&setting.group)
-}
-
-fn has_commas(setting: &Setting) -> bool {
-    matches!(setting.kind, Kind::Set { .. } | Kind::List)
 }
 
 /// Captures that can be opened. On a command line, words after the captures may be a filter, but not here.
@@ -319,12 +388,27 @@ mod tests {
         assert!(matches!(stopped.next(Duration::ZERO), Ok(Next::End(None))));
     }
 
-    /// What is wrong with settings is said before a run, by the name that the caller used.
+    /// What is wrong with a setting is said before a run, with the name that the caller used.
     #[test]
     fn refused() {
         let refused = |name, word| flows(&[(name, word)]).expect_err("wrong settings");
         assert!(refused("name_budget", "1MiB").contains("did you mean 'names_budget'?"));
         assert!(refused("names_budget", "1").starts_with("names_budget \"1\": out of range"));
+        let of_kind =
+            |name: &str, given| Flows::new(&[DEMO.into()], &[(name.to_owned(), given)]).map(drop);
+        assert!(
+            of_kind("stats", Given::Flag(true))
+                .is_err_and(|text| text.starts_with("stats true: expected "))
+        );
+        assert!(of_kind("write", Given::Milliseconds(60_000)).is_err());
+        assert!(of_kind("names_save", Given::Number(5)).is_err());
+        assert!(of_kind("cores", Given::Flag(true)).is_err());
+        assert!(of_kind("strict", Given::Word("true".into())).is_err());
+        assert!(of_kind("tcp_idle", Given::Milliseconds(60_000)).is_ok());
+        assert!(of_kind("unresolved", Given::Flag(true)).is_ok());
+        let twice = ["names-budget", "names_budget"]
+            .map(|name| (name.to_owned(), Given::Word("2MiB".into())));
+        assert!(Flows::new(&[DEMO.into()], &twice).is_err_and(|text| text.contains("given twice")));
         assert!(refused("output", "x").contains("only the program larder annotate"));
         assert!(refused("write", "-").contains("standard output"));
         assert!(refused("filter", "no filter").contains("no filter"));
@@ -339,9 +423,9 @@ mod tests {
         assert!(of(&[]).is_err_and(|text| text.contains("no input")));
     }
 
-    /// Every row of the table is of a run inside a program, or refused (invariant 3).
+    /// Every setting of the table is taken inside a program, or refused (invariant 3).
     #[test]
-    fn rows_are_taken_or_refused() {
+    fn settings_are_taken_or_refused() {
         let taken: Vec<&str> = settings().map(|setting| setting.name).collect();
         assert_eq!(
             taken.join(" "),

@@ -3,18 +3,18 @@
 //!
 //! | module | duty |
 //! |---|---|
-//! | [`settings`] | the one table: every command and setting, with default and range |
-//! | [`reloading`] | the table read again while a program runs |
-//! | [`annotate`] | settings to a run of `larder_annotate`, and how it ends |
-//! | [`dns`] | settings to a server of `larder_dns` |
-//! | [`http`] | settings to a server of `larder_http` |
-//! | [`demo`] | annotate on the capture inside the program, explained |
-//! | [`mod@doctor`], [`mod@init`] | what a program needs of the machine; its configuration, commented |
-//! | [`mod@ctl`] | requests to the control socket of a running server |
-//! | [`mod@extract`] | the packets of captures that teach names |
+//! | `settings` | the one table: every command and setting, with default and range |
+//! | `reloading` | the table read again while a program runs |
+//! | `annotate` | settings to a run of `larder_annotate`, and how it ends |
+//! | `dns` | settings to a server of `larder_dns` |
+//! | `http` | settings to a server of `larder_http` |
+//! | `demo` | annotate on the capture inside the program, explained |
+//! | `doctor`, `init` | what a program needs of the machine; its configuration, commented |
+//! | `ctl` | requests to the control socket of a running server |
+//! | `extract` | the packets of captures that teach names |
 //! | [`embedded`] | annotate inside another program, such as Python |
-//! | [`find`], [`top`] | the packet store searched; a live view of `larder annotate` |
-//! | [`progress`], [`summary`], [`signals`] | output of a run, and how it is stopped |
+//! | `find`, `top` | the packet store searched; a live view of `larder annotate` |
+//! | `progress`, `summary`, `signals` | output of a run, and how it is stopped |
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -50,7 +50,7 @@ use larder_settings::{manual, show};
 
 use settings::{Completions, Man, PROGRAM, ShowConfig};
 
-/// The program.
+/// Runs the command line of this process.
 pub fn main() -> ExitCode {
     PROGRAM.main(run)
 }

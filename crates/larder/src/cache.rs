@@ -54,6 +54,13 @@ impl Cache {
         }
     }
 
+    /// Leaves them to the next report.
+    pub(crate) fn keep_evicted(&self, mut evicted: Batch) {
+        if let Some(notifier) = &self.shared.notifier {
+            notifier.keep(&mut evicted);
+        }
+    }
+
     /// The hash of a key in this cache, for the `_hashed` forms.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {

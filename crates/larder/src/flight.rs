@@ -228,8 +228,8 @@ impl<R> Call<R> {
     }
 }
 
-/// Waits for a store, which is short and always ends. The thread that stores must not wait: its own
-/// write, for example by a cache's listener, comes after the store.
+/// Waits for a store, which is short and always ends: it calls no listener. The thread that stores must not wait: its
+/// own write, for example by the clone of a value, comes after the store.
 fn wait_for_store<R: Clone>(call: Arc<Call<R>>) {
     let here = thread::current().id();
     if !matches!(call.progress.lock().outcome, Outcome::Storing(thread) if thread == here) {

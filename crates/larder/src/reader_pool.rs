@@ -136,6 +136,24 @@ fn is_reading() -> bool {
     THREAD_STATE.with(|state| state.reads.get() > 0)
 }
 
+/// Evictions that the listener has not heard of, since other threads may wait for the caller. When it is dropped, it
+/// calls the listener.
+pub(crate) struct Unreported<'a> {
+    cache: &'a Cache,
+    evicted: Batch,
+}
+
+impl Drop for Unreported<'_> {
+    fn drop(&mut self) {
+        let evicted = std::mem::take(&mut self.evicted);
+        if std::thread::panicking() {
+            self.cache.keep_evicted(evicted);
+        } else {
+            self.cache.report_evicted(evicted);
+        }
+    }
+}
+
 impl ReaderPool {
     /// A pool with as many pairs as the cache has readers. A reader is registered on its first use.
     pub fn new(cache: Cache) -> Self {
@@ -298,26 +316,25 @@ impl ReaderPool {
         &self,
         operate: impl FnMut(&mut Writer) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        self.write_then(operate, |_| {})
+        let (written, evicted) = self.write_then(operate, |_| {});
+        // The cache's listener may write: all is done, and no lock is held.
+        self.cache.report_evicted(evicted);
+        written
     }
 
-    /// As [`ReaderPool::write`]; calls `then` with the writer when all is published.
+    /// As [`ReaderPool::write`]; calls `then` with the writer when all is published. The caller reports what was
+    /// evicted.
     fn write_then(
         &self,
         operate: impl FnMut(&mut Writer) -> Result<(), Error>,
         then: impl FnOnce(&mut Writer),
-    ) -> Result<(), Error> {
-        let (written, evicted) = {
-            let _writing = Busy::with(|state| &state.writes);
-            match self.writer() {
-                Some(mut writer) => self.write_with(&mut writer, operate, then),
-                // A write within a write.
-                None => self.write_with(&mut self.cache.writer_in_lock(), operate, then),
-            }
-        };
-        // The cache's listener may write: all is done, and no lock is held.
-        self.cache.report_evicted(evicted);
-        written
+    ) -> (Result<(), Error>, Batch) {
+        let _writing = Busy::with(|state| &state.writes);
+        match self.writer() {
+            Some(mut writer) => self.write_with(&mut writer, operate, then),
+            // A write within a write.
+            None => self.write_with(&mut self.cache.writer_in_lock(), operate, then),
+        }
     }
 
     /// Stores a value under a key, or removes it, on condition that its entry is still `there`; see
@@ -329,12 +346,31 @@ impl ReaderPool {
         value: Option<(&[u8], Ttl)>,
         now: Seconds,
     ) -> Result<bool, Error> {
+        let mut unreported = self.unreported();
+        self.change_silently(key, there, value, now, &mut unreported)
+    }
+
+    /// As [`ReaderPool::change`], but what it evicts is reported when `unreported` is dropped.
+    pub fn change_silently(
+        &self,
+        key: &[u8],
+        there: Option<&Expected>,
+        value: Option<(&[u8], Ttl)>,
+        now: Seconds,
+        unreported: &mut Unreported<'_>,
+    ) -> Result<bool, Error> {
         let (hash, mut is_applied) = (self.cache.hash(key), true);
-        self.write_then(
+        let (written, mut evicted) = self.write_then(
             |writer| writer.change(hash, key, there, value, now),
             |writer| is_applied = !writer.was_refused(hash),
-        )?;
-        Ok(is_applied)
+        );
+        unreported.evicted.append(&mut evicted);
+        written.map(|()| is_applied)
+    }
+
+    /// Nothing yet.
+    pub fn unreported(&self) -> Unreported<'_> {
+        Unreported { cache: &self.cache, evicted: Batch::default() }
     }
 
     fn write_with(

@@ -1,9 +1,12 @@
 //! A listener of removals learns of each value that leaves, once, and why.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 
 use larder::{Builder, Cause, Change, Clock, Evicted, Map, Seconds, Ttl};
+use larder_testkit::wait::PATIENCE;
 use proptest::prelude::*;
 
 /// The numbers of the values that left, in order, and why.
@@ -221,4 +224,46 @@ fn keys_of_any_length_are_decoded() {
     let expected: Vec<_> = keys.into_iter().zip(0..).collect();
     assert_eq!(*noted.lock().unwrap(), expected);
     assert_eq!(Map::<str, u32>::decode(&[b'k'; 255], &[1, 0, 0, 0, 9, 9, 9, 9]), None);
+}
+
+/// A listener that is called for what a load evicted may wait for a thread that writes the loaded key: the load has
+/// ended by then.
+#[test]
+fn the_listener_of_a_load_may_wait_for_writers_of_its_key() {
+    let loaded = AtomicU64::new(0);
+    let (ask, asked) = mpsc::channel::<()>();
+    let (answer, answers) = mpsc::channel();
+    let (is_armed, has_waited) =
+        (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let listener = {
+        let (is_armed, has_waited) = (is_armed.clone(), has_waited.clone());
+        let (ask, answers) = (Mutex::new(ask), Mutex::new(answers));
+        move |_: Evicted<'_>| {
+            if is_armed.swap(false, Ordering::Relaxed) {
+                ask.lock().unwrap().send(()).unwrap();
+                let answer = answers.lock().unwrap().recv_timeout(PATIENCE);
+                has_waited.store(answer.is_ok(), Ordering::Relaxed);
+            }
+        }
+    };
+    let builder = Map::<u64, Vec<u8>>::builder().budget(1 << 20).on_removed(listener);
+    let map = Map::<u64, Vec<u8>>::build(builder, Clock::system()).unwrap();
+    thread::scope(|scope| {
+        let (writes, key) = (&map, &loaded);
+        scope.spawn(move || {
+            asked.recv().unwrap();
+            writes.insert(&key.load(Ordering::Relaxed), vec![1]).unwrap();
+            let _ = answer.send(());
+        });
+        // Full, so that one of the next loads evicts.
+        (0..9_000).for_each(|key| map.insert(&key, vec![0; 400]).unwrap());
+        is_armed.store(true, Ordering::Relaxed);
+        for key in (10_000..).take_while(|_| is_armed.load(Ordering::Relaxed)) {
+            loaded.store(key, Ordering::Relaxed);
+            map.get_or_insert_with(&key, || vec![2; 400]);
+        }
+    });
+    let why = "the writer waited for the load, and the listener for the writer";
+    assert!(has_waited.load(Ordering::Relaxed), "{why}");
+    assert_eq!(map.get(&loaded.load(Ordering::Relaxed)), Some(vec![1]));
 }

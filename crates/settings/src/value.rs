@@ -100,7 +100,7 @@ pub enum Layer {
     File(PathBuf),
     /// This environment variable.
     Environment(String),
-    /// The command line.
+    /// The command line, or an argument of a program that larder runs in.
     Flag,
 }
 

@@ -97,7 +97,7 @@ fn with_u32_before(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Option
     out[start..start + 4].copy_from_slice(&(number as u32).to_le_bytes());
 }
 
-/// A value in a row. What is absent has none.
+/// A value in a row; [`next`] returns `None` for an absent one.
 #[derive(Clone, Copy, Debug)]
 pub enum Cell<'r> {
     /// Of a date, ns since 1970 UTC, or a count.
@@ -110,7 +110,7 @@ pub enum Cell<'r> {
     List(Strings<'r>),
 }
 
-/// The strings of a list, which are whole.
+/// The strings of a list. [`next`] has checked their lengths.
 #[derive(Clone, Copy, Debug)]
 pub struct Strings<'r> {
     count: u32,
@@ -133,8 +133,7 @@ impl<'r> Iterator for Strings<'r> {
 pub fn next<'r>(kind: Type, row: &mut &'r [u8]) -> Result<Option<Cell<'r>>, Error> {
     take_cell(kind, row).ok_or_else(|| Error::Output {
         what: "rows".to_owned(),
-        why: "the rows to be written are damaged: check the disk of the temporary directory, and \
-              run again"
+        why: "they are damaged: check the disk of the temporary directory, and run again"
             .to_owned(),
     })
 }
@@ -189,7 +188,7 @@ mod tests {
         Ok(count)
     }
 
-    /// Rows cut anywhere, or of random bytes, are an error and not a panic.
+    /// Bytes that are no rows are an error and not a panic.
     #[test]
     fn damaged_rows() {
         for rows in [&[0; 7][..], &[1; 60], &[1, 255, 255, 255, 255, 255, 255, 255, 255, 1]] {

@@ -9,15 +9,15 @@ use crate::options::RowsTo;
 /// Bytes of rows at which a chunk is sent.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// See the module.
-pub(super) struct Rows {
+/// Gathers rows into chunks, and sends them.
+pub(super) struct RowSender {
     to: RowsTo,
     chunk: Vec<u8>,
 }
 
-impl Rows {
-    pub fn new(to: RowsTo) -> Rows {
-        Rows { to, chunk: Vec::new() }
+impl RowSender {
+    pub fn new(to: RowsTo) -> RowSender {
+        RowSender { to, chunk: Vec::new() }
     }
 
     pub fn take(&mut self, rows: &[u8]) -> Result<(), Error> {
@@ -29,7 +29,8 @@ impl Rows {
         self.send(room)
     }
 
-    pub fn finish(mut self) -> Result<(), Error> {
+    /// Sends what there is.
+    pub fn flush(&mut self) -> Result<(), Error> {
         if self.chunk.is_empty() { Ok(()) } else { self.send(Vec::new()) }
     }
 

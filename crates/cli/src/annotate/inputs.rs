@@ -10,7 +10,7 @@ use larder_io::over_tcp::Remote;
 use larder_settings::exit::Failure;
 
 /// Every input of the run: what the flag is called, and where it is.
-pub(super) fn inputs(options: &Options) -> Vec<(&'static str, &Endpoint)> {
+pub fn inputs(options: &Options) -> Vec<(&'static str, &Endpoint)> {
     let mut inputs: Vec<(&str, &Endpoint)> = Vec::new();
     inputs.extend(options.read.iter().map(|input| ("-r", input)));
     inputs.extend(options.names_read.iter().map(|input| ("--names-read", input)));

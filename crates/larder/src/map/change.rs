@@ -16,6 +16,7 @@ use crate::codec::{Key, Value, with_engine_key};
 use crate::condition::Expected;
 use crate::entry::Entry;
 use crate::error::Error;
+use crate::reader_pool::Unreported;
 use crate::time::{Seconds, Ttl};
 
 /// What [`Map::compute`] does with a key.
@@ -187,7 +188,8 @@ impl Inner {
             }
         };
         self.flight.supersede(key);
-        self.write_over(key, found.as_ref(), value, ttl, now)
+        let mut unreported = self.pool.unreported();
+        self.write_over(key, found.as_ref(), value, ttl, now, &mut unreported)
     }
 
     /// Stores a value, or removes the entry, if the entry under the key is still the one that was
@@ -199,12 +201,14 @@ impl Inner {
         value: Option<&V>,
         ttl: Ttl,
         now: Seconds,
+        unreported: &mut Unreported<'_>,
     ) -> Result<bool, Error> {
         with_engine_key(key, |engine_key, rest| match value {
-            None => self.pool.change(engine_key, found, None, now),
+            None => self.pool.change_silently(engine_key, found, None, now, unreported),
             Some(value) => value.with_value(|value| {
                 rest.with_stored(value, |stored| {
-                    self.pool.change(engine_key, found, Some((stored, ttl)), now)
+                    let value = Some((stored, ttl));
+                    self.pool.change_silently(engine_key, found, value, now, unreported)
                 })
             }),
         })
@@ -216,11 +220,14 @@ impl Inner {
         key: &[u8],
         value: &V,
         ttl: Ttl,
+        unreported: &mut Unreported<'_>,
     ) -> Result<(), Error> {
         loop {
             let (found, there) = self.find::<V>(key)?;
             let now = self.clock.now();
-            if there.is_some() || self.write_over(key, found.as_ref(), Some(value), ttl, now)? {
+            let is_done = there.is_some()
+                || self.write_over(key, found.as_ref(), Some(value), ttl, now, unreported)?;
+            if is_done {
                 return Ok(());
             }
         }

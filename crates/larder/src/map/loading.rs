@@ -220,10 +220,14 @@ impl Inner {
             Ok((value, ttl)) => {
                 let key: Box<[u8]> = token.key().into();
                 let bytes = value.with_value(|bytes| Arc::<[u8]>::from(bytes));
+                // Writes of this key wait for the store. So the listener is called after it: it may write, and
+                // it may wait for a thread that writes.
+                let mut unreported = self.pool.unreported();
                 token.land(Landed::Value(bytes.clone()), |_| {
                     // If it is refused, it is not stored; the waiters get it all the same.
-                    let _ = self.store_loaded(&key, &value, ttl);
+                    let _ = self.store_loaded(&key, &value, ttl, &mut unreported);
                 });
+                drop(unreported);
                 Ok(value)
             }
             Err(error) => {
