@@ -6,8 +6,8 @@
 //! not know of.
 //!
 //! Life cycle: [`Flows::new`] checks the settings and opens no capture. Each [`Flows::start`] is a run over the
-//! captures, in a thread of its own, whose records arrive as [rows](larder_annotate::format::rows) in the order of
-//! the log. [`Run::next`] waits for them; a dropped run stops.
+//! captures, in a thread of its own, whose records arrive as [`rows`] in the order of the
+//! log. [`Run::next`] waits for them; a dropped run stops.
 //!
 //! Invariants
 //! 1. A run is at most `CHUNKS_AHEAD` chunks of about 1 MiB, and the one that it has in hand, ahead of its reader.

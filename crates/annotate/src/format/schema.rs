@@ -1,8 +1,8 @@
 //! The fields of a record: one table for every structured format.
 //!
 //! [`FIELDS`](super::fields::FIELDS) has for each field its name, type, unit, meaning, and the function that gets it from
-//! a [`FlowRecord`]. ECS, CSV, Parquet and the rows for programs have all fields under the same names. Zeek's conn.log has
-//! its own columns, and the rows with a [`Field::zeek`] name are added to them. A test compares the
+//! a [`FlowRecord`]. ECS, CSV, Parquet and the rows for programs have all fields under the same names. Zeek's
+//! conn.log has its own columns, and the fields with a [`Field::zeek`] name are added to them. A test compares the
 //! guide (`docs/guide/fields.md`) with the table. A new field is a new row.
 //!
 //! Invariants
