@@ -13,6 +13,7 @@ import time
 import unittest
 
 import larder
+from waiting import until
 
 DEMO = pathlib.Path(__file__).resolve().parents[3] / "crates/cli/demo/demo.pcapng"
 PROGRAM = os.environ.get("LARDER_PROGRAM")
@@ -321,14 +322,6 @@ def moment(ns):
 
 def threads():
     return len(os.listdir("/proc/self/task"))
-
-
-def until(is_so):
-    for _ in range(1_000):
-        if is_so():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it does not become so")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import unittest
 import weakref
 
 import larder
+from waiting import until
 
 BUDGET = 4 << 20
 
@@ -382,14 +383,6 @@ sys.exit(7)
         _, status = os.waitpid(child, 0)
         self.assertEqual(os.waitstatus_to_exitcode(status), 0)
         self.assertEqual(self.cache["a"], "1")
-
-
-def until(is_so):
-    for _ in range(500):
-        if is_so():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it does not become so")
 
 
 if __name__ == "__main__":
