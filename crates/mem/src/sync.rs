@@ -8,7 +8,7 @@
 #[cfg(all(not(loom), any(test, feature = "counting")))]
 pub use crate::counted::{AtomicU32, AtomicU64};
 #[cfg(all(not(loom), any(test, feature = "counting")))]
-use crate::counted::{note_read_modify_write, note_store};
+use crate::counted::{note_lock, note_store};
 #[cfg(loom)]
 pub use loom::sync::Arc;
 #[cfg(loom)]
@@ -22,11 +22,11 @@ pub use std::sync::atomic::{Ordering, fence};
 
 #[cfg(all(not(loom), not(any(test, feature = "counting"))))]
 #[inline(always)]
-fn note_read_modify_write() {}
+fn note_lock<T>(_: &T) {}
 
 #[cfg(all(not(loom), not(any(test, feature = "counting"))))]
 #[inline(always)]
-fn note_store() {}
+fn note_store<T>(_: &T) {}
 
 #[cfg(loom)]
 pub(crate) use loom::sync::MutexGuard;
@@ -65,13 +65,13 @@ impl<T> Mutex<T> {
 
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        note_read_modify_write();
+        note_lock(self);
         self.inner.lock()
     }
 
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        note_read_modify_write();
+        note_lock(self);
         self.inner.try_lock()
     }
 }
@@ -113,7 +113,7 @@ impl<T> RaceCell<T> {
 
     #[inline(always)]
     pub fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
-        note_store();
+        note_store(self);
         write(self.inner.get())
     }
 }
