@@ -231,7 +231,12 @@ class Annotate(unittest.TestCase):
 
     def test_ctrl_c(self):
         """It reaches a program that waits for a record that does not come."""
-        program = "import larder, sys; print(len(list(larder.annotate(sys.argv[1]))))"
+        program = """
+import larder, signal, sys
+# A job in the background may begin with SIGINT ignored, and then Python leaves it so.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+list(larder.annotate(sys.argv[1]))
+"""
         with tempfile.TemporaryDirectory() as folder:
             pipe = pathlib.Path(folder) / "pipe"
             os.mkfifo(pipe)
