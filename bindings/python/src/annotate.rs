@@ -127,7 +127,7 @@ impl Chunk {
         &self.rows[self.taken..]
     }
 
-    /// Takes what comes before `rest`, which is its end.
+    /// Takes all but the last `rest_bytes`.
     fn advance(&mut self, rest_bytes: usize) {
         self.taken = self.rows.len() - rest_bytes;
     }

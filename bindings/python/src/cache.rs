@@ -216,11 +216,11 @@ impl Cache {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (py, new_ttl) = (key.py(), ttl_of(ttl)?);
         let (key, change) = (from_python("key", key)?, change.clone().unbind());
-        let mut result = Ok(None);
+        let mut result: Option<Py<PyAny>> = None;
         let mut decide = |py: Python<'_>, there: Option<&Bytes>| -> PyResult<Change<Bytes>> {
             let old = there.map(|there| to_python(py, there));
             let new = change.call1(py, (old.as_ref(),))?;
-            result = Ok((!new.is_none(py)).then(|| new.clone_ref(py)));
+            result = (!new.is_none(py)).then(|| new.clone_ref(py));
             if new.is_none(py) {
                 return Ok(if there.is_some() { Change::Remove } else { Change::Keep });
             }
@@ -247,7 +247,7 @@ impl Cache {
             return Err(error);
         }
         changed.map_err(failed)?;
-        result.map(|value: Option<Py<PyAny>>| value.map(|value| value.into_bound(py)))
+        Ok(result.map(|value| value.into_bound(py)))
     }
 
     /// Makes a value expire ttl from now; False if there is none.

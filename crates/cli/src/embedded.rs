@@ -304,9 +304,6 @@ fn resolved(captures: &[PathBuf], settings: &[(String, Given)]) -> Result<Annota
     }
     for (name, given) in settings {
         let key = name.replace('_', "-");
-        if named.iter().any(|(other, _): &(String, _)| other.replace('_', "-") == key) {
-            return Err(Failure::usage(format!("{name}: given twice; leave one out")));
-        }
         // Of an unknown name, the table says which one it is like.
         let words = match ANNOTATE.settings.iter().find(|setting| setting.name == key) {
             None => Vec::new(),

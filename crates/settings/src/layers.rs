@@ -94,6 +94,9 @@ pub(crate) fn resolve_named(
             return Err(Failure::usage(format!("{name}: no such setting{hint}")));
         };
         let setting = &command.settings[at];
+        if values[at].1 != Layer::Default {
+            return Err(Failure::usage(format!("{name}: given twice; leave one out")));
+        }
         if words.len() != 1 && !setting.many {
             let why = format!("{} values; expected {}", words.len(), setting.kind.range());
             return Err(Failure::usage(format!("{name}: {why}")));

@@ -129,7 +129,8 @@ impl Invocation {
 /// environment nor a file counts.
 ///
 /// # Errors
-/// An unknown name, a value out of its range, several values where one is expected, a setting without effect.
+/// An unknown name, one given twice, a value out of its range, several values where one is expected, a setting without
+/// effect.
 pub fn settings_named(
     command: &'static Command,
     named: &[(String, Vec<OsString>)],
