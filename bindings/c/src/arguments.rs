@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_char};
 use std::path::Path;
 
-use engine::Ttl;
+use engine::{Expiry, Ttl};
 
 use crate::handle::larder_cache;
 use crate::status::Failure;
@@ -97,6 +97,6 @@ pub unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path, Failure> {
 }
 
 /// A time to live: 0 is for ever, as in memcached.
-pub fn ttl(ttl_s: u32) -> Ttl {
-    if ttl_s == 0 { Ttl::FOREVER } else { Ttl::seconds(ttl_s) }
+pub fn ttl(ttl_s: u32) -> Expiry {
+    if ttl_s == 0 { Expiry::NEVER } else { Ttl::seconds(ttl_s).into() }
 }

@@ -109,7 +109,8 @@ class Cache:
     """A cache of `bytes` and `str` under keys of `bytes` and `str`, which takes at most `budget_bytes` of memory.
 
     Any number of threads may use it. What is used least is evicted (`docs/guide/cache.md`). A key or a value that is
-    `str` comes back as `str`. Times to live are whole seconds. After `os.fork`, a child has a copy; it can use it if no
+    `str` comes back as `str`. Times to live are
+    seconds, or a `timedelta`: an `int` counts whole seconds of the clock, a `float` is exact to a millisecond. After `os.fork`, a child has a copy; it can use it if no
     other thread was in a call at the fork.
     """
 
@@ -117,7 +118,8 @@ class Cache:
         cls,
         budget_bytes: int = 67108864,
         *,
-        ttl: Union[int, timedelta, None] = None,
+        ttl: Union[float, timedelta, None] = None,
+        idle: Union[float, timedelta, None] = None,
         entry_bytes_mean: Optional[int] = None,
         readers_max: Optional[int] = None,
         shards: Optional[int] = None,
@@ -125,7 +127,8 @@ class Cache:
     ) -> Cache:
         """All memory is reserved now, and used as it fills.
 
-        `ttl` is the time to live of values that are stored without one. `entry_bytes_mean` is the expected size of a key
+        `ttl` is the time to live of values that are stored without one. A value that is not read for `idle` expires,
+        too; that time is at most a sixteenth and three seconds longer, and never shorter. `entry_bytes_mean` is the expected size of a key
         and its value together, which decides how much of the budget is index. larder calls
         `on_removed(key, value, cause)` for each evicted, expired, removed or replaced value, on a thread that writes;
         what it raises is reported as unraisable.
@@ -134,7 +137,7 @@ class Cache:
     def get(self, key: _In) -> Optional[_Out]: ...
     @overload
     def get(self, key: _In, default: _T) -> Union[_Out, _T]: ...
-    def put(self, key: _In, value: _In, ttl: Union[int, timedelta, None] = None) -> None:
+    def put(self, key: _In, value: _In, ttl: Union[float, timedelta, None] = None) -> None:
         """Stores a value, for at most `ttl`."""
     @overload
     def pop(self, key: _In) -> Optional[_Out]: ...
@@ -145,11 +148,11 @@ class Cache:
     def put_many(
         self,
         entries: Union[Mapping[Any, _In], Iterable[tuple[_In, _In]]],
-        ttl: Union[int, timedelta, None] = None,
+        ttl: Union[float, timedelta, None] = None,
     ) -> None:
         """Stores the pairs of a mapping, or of an iterable, 1,024 at a time. After an error, some may be stored."""
     def get_or_load(
-        self, key: _In, load: Callable[[Any], _In], ttl: Union[int, timedelta, None] = None
+        self, key: _In, load: Callable[[Any], _In], ttl: Union[float, timedelta, None] = None
     ) -> _Out:
         """The value of a key; on a miss the result of `load(key)`, which is stored.
 
@@ -161,14 +164,14 @@ class Cache:
         self,
         key: _In,
         change: Callable[[Optional[_Out]], Optional[_In]],
-        ttl: Union[int, timedelta, None] = None,
+        ttl: Union[float, timedelta, None] = None,
     ) -> Optional[_In]:
         """Replaces the value of a key by `change(value)`, as one step, and returns that.
 
         `change` gets None if there is no value, and removes the value by returning None. If another thread changes the
         key meanwhile, `change` is called again, and so it must not write that key itself. Without `ttl`, a value that is there expires as before.
         """
-    def touch(self, key: _In, ttl: Union[int, timedelta, None] = None) -> bool:
+    def touch(self, key: _In, ttl: Union[float, timedelta, None] = None) -> bool:
         """Makes a value expire `ttl` from now; False if there is none."""
     def ttl(self, key: _In) -> Optional[int]:
         """The seconds that a value has left; None if it does not expire. KeyError if there is none."""

@@ -10,15 +10,15 @@ use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use engine::{Change, Clock, Map, Ttl};
-use pyo3::exceptions::{PyException, PyKeyError, PyTypeError, PyValueError};
+use engine::{Change, Clock, Expiry, Map};
+use pyo3::exceptions::{PyException, PyKeyError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyInt, PyList};
+use pyo3::types::{PyDict, PyList};
 
 use crate::Error;
-use crate::arguments::kind_of;
 use crate::bytes::{Bytes, from_python, to_python};
+use crate::expiry::{expiry_of, idle_of};
 use crate::listener::Listener;
 use crate::walk::Walk;
 
@@ -34,19 +34,22 @@ fn failed(error: engine::Error) -> PyErr {
 #[pyclass(frozen, module = "larder")]
 pub struct Cache {
     map: Map<[u8], Bytes>,
-    ttl: Ttl,
+    /// Of values that are stored without a time of their own.
+    expiry: Expiry,
     listener: Arc<Listener>,
 }
 
 #[pymethods]
 impl Cache {
     #[new]
-    #[pyo3(signature = (budget_bytes=67_108_864, *, ttl=None, entry_bytes_mean=None, readers_max=None, shards=None,
-        on_removed=None))]
+    #[pyo3(signature = (budget_bytes=67_108_864, *, ttl=None, idle=None, entry_bytes_mean=None, readers_max=None,
+        shards=None, on_removed=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn new(
         py: Python<'_>,
         budget_bytes: u64,
         ttl: Option<&Bound<'_, PyAny>>,
+        idle: Option<&Bound<'_, PyAny>>,
         entry_bytes_mean: Option<usize>,
         readers_max: Option<usize>,
         shards: Option<usize>,
@@ -67,9 +70,10 @@ impl Cache {
             let listener = Arc::clone(&listener);
             builder = builder.on_removed(move |evicted| listener.call(evicted));
         }
-        let ttl = ttl_of(ttl)?.unwrap_or(Ttl::FOREVER);
+        let expiry = expiry_of(ttl)?.unwrap_or(Expiry::NEVER);
+        let expiry = idle_of(idle)?.map_or(expiry, |idle| expiry.and(idle));
         let map = py.detach(|| Map::build(builder, Clock::system())).map_err(failed)?;
-        Ok(Cache { map, ttl, listener })
+        Ok(Cache { map, expiry, listener })
     }
 
     /// The value of a key, or the default.
@@ -90,7 +94,7 @@ impl Cache {
         Ok(self.map.contains(&*from_python("key", key)?))
     }
 
-    /// Stores a value, for at most ttl: whole seconds, or a timedelta of them.
+    /// Stores a value, for at most ttl: seconds, or a timedelta.
     #[pyo3(signature = (key, value, ttl=None))]
     fn put(
         &self,
@@ -196,7 +200,7 @@ impl Cache {
                 }
             })
         };
-        let find = || self.map.try_get_or_insert_ttl_with::<[u8], PyErr>(&stored_key, load);
+        let find = || self.map.try_get_or_insert_ttl_with::<[u8], Expiry, PyErr>(&stored_key, load);
         match catch_unwind(AssertUnwindSafe(|| py.detach(find))) {
             Ok(Ok(value)) => Ok(to_python(py, &value)),
             Ok(Err(error)) => Err(error.clone_ref(py)),
@@ -214,7 +218,8 @@ impl Cache {
         change: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (py, new_ttl) = (key.py(), ttl_of(ttl)?);
+        let py = key.py();
+        let new_expiry = ttl.map(|ttl| self.ttl_of(Some(ttl))).transpose()?;
         let (key, change) = (from_python("key", key)?, change.clone().unbind());
         let mut result: Option<Py<PyAny>> = None;
         let mut decide = |py: Python<'_>, there: Option<&Bytes>| -> PyResult<Change<Bytes>> {
@@ -224,14 +229,14 @@ impl Cache {
             if new.is_none(py) {
                 return Ok(if there.is_some() { Change::Remove } else { Change::Keep });
             }
-            if old.as_ref().is_some_and(|old| new.is(old)) && new_ttl.is_none() {
+            if old.as_ref().is_some_and(|old| new.is(old)) && new_expiry.is_none() {
                 return Ok(Change::Keep);
             }
             let value = Cow::Owned(from_python("the new value", new.bind(py))?);
-            Ok(match (new_ttl, there) {
-                (Some(ttl), _) => Change::Insert(value, ttl),
+            Ok(match (new_expiry, there) {
+                (Some(expiry), _) => Change::Insert(value, expiry),
                 (None, Some(_)) => Change::Update(value),
-                (None, None) => Change::Insert(value, self.ttl),
+                (None, None) => Change::Insert(value, self.expiry),
             })
         };
         let mut refused = None;
@@ -331,37 +336,12 @@ impl Cache {
         Ok(self.map.with(&*from_python("key", key)?, |value| to_python(py, value)))
     }
 
-    /// The time of a call, or that of the cache.
-    fn ttl_of(&self, given: Option<&Bound<'_, PyAny>>) -> PyResult<Ttl> {
-        Ok(ttl_of(given)?.unwrap_or(self.ttl))
+    /// The time to live of a call, or that of the cache; and the cache's time to idle.
+    fn ttl_of(&self, given: Option<&Bound<'_, PyAny>>) -> PyResult<Expiry> {
+        Ok(expiry_of(given)?.map_or(self.expiry, |given| self.expiry.and(given)))
     }
 
     fn walk(&self, has_values: bool) -> Walk {
         Walk::new(self.map.clone(), Arc::clone(&self.listener), has_values)
     }
-}
-
-/// Seconds, or a `timedelta`: at least one second, in whole ones.
-fn ttl_of(given: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Ttl>> {
-    let Some(given) = given else { return Ok(None) };
-    let refuse = || {
-        let text = "ttl: expected whole seconds, from 1 to 4,294,967,295, as an int or a timedelta";
-        Err(PyValueError::new_err(text))
-    };
-    if given.is_instance_of::<PyInt>() && !given.is_instance_of::<PyBool>() {
-        return match given.extract::<u32>() {
-            Ok(seconds) if seconds > 0 => Ok(Some(Ttl::seconds(seconds))),
-            _ => refuse(),
-        };
-    }
-    if !given.hasattr("total_seconds")? {
-        let text =
-            format!("ttl: expected seconds as an int, or a timedelta, not {}", kind_of(given));
-        return Err(PyTypeError::new_err(text));
-    }
-    let seconds: f64 = given.call_method0("total_seconds")?.extract()?;
-    if seconds < 1.0 || seconds.fract() != 0.0 || seconds > f64::from(u32::MAX) {
-        return refuse();
-    }
-    Ok(Some(Ttl::seconds(seconds as u32)))
 }

@@ -18,6 +18,7 @@ mod arguments;
 mod bytes;
 mod cache;
 mod columns;
+mod expiry;
 mod listener;
 mod walk;
 

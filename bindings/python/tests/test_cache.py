@@ -98,12 +98,57 @@ class Cache(unittest.TestCase):
         self.assertFalse(cache.touch("none"))
         until(lambda: "b" not in cache)
         self.assertNotIn("b", list(cache))
-        for wrong in [0, -1, 1 << 32, datetime.timedelta(milliseconds=500), datetime.timedelta(seconds=-1)]:
-            with self.assertRaises(ValueError):
+        for wrong in [0, -1, 1 << 32, 0.0, -0.5, float("nan"), float("inf"), 1e300, datetime.timedelta(seconds=-1)]:
+            with self.assertRaisesRegex(ValueError, "ttl"):
                 cache.put("x", "y", ttl=wrong)
-        for wrong in [1.5, "1", True]:
-            with self.assertRaises(TypeError):
+            with self.assertRaisesRegex(ValueError, "idle"):
+                larder.Cache(BUDGET, idle=wrong)
+        for wrong in ["1", True, [1]]:
+            with self.assertRaisesRegex(TypeError, "ttl"):
                 cache.put("x", "y", ttl=wrong)
+            with self.assertRaisesRegex(TypeError, "idle"):
+                larder.Cache(BUDGET, idle=wrong)
+
+    def test_short_times(self):
+        """Milliseconds are exact: a value is never gone too early, and never there too late."""
+        cache = larder.Cache(BUDGET)
+        for ttl in [0.3, datetime.timedelta(milliseconds=300), 1.0]:
+            seconds = ttl if isinstance(ttl, float) else ttl.total_seconds()
+            before = time.monotonic()
+            cache.put("a", "1", ttl=ttl)
+            stored = time.monotonic()
+            while True:
+                asked = time.monotonic()
+                is_there = "a" in cache
+                if not is_there:
+                    break
+                self.assertLess(asked, stored + seconds + 0.01)
+                time.sleep(0.002)
+            self.assertGreater(time.monotonic(), before + seconds - 0.001)
+
+    def test_time_to_idle(self):
+        """What is read stays, what is not read goes, and a time to live ends both."""
+        cache = larder.Cache(BUDGET, idle=1, ttl=3600)
+        stored = time.monotonic()
+        cache.put_many({"read": "1", "unread": "1"})
+        self.assertLessEqual(cache.ttl("read"), 4)
+        read = stored
+        while "unread" in cache:
+            self.assertLess(time.monotonic(), stored + 60)
+            asked = time.monotonic()
+            value = cache.get("read")
+            # On a machine that had no time for this test for a second, it may be gone.
+            if time.monotonic() < read + 1:
+                self.assertEqual(value, "1")
+            if value is None:
+                cache.put("read", "1")
+            read = asked
+            time.sleep(0.05)
+        self.assertGreaterEqual(time.monotonic(), stored + 1)
+        cache.put("short", "1", ttl=1.5)
+        stored = time.monotonic()
+        while (asked := time.monotonic()) and cache.get("short") is not None:
+            self.assertLess(asked, stored + 1.51)
 
     def test_loads(self):
         """One thread loads, the others wait; an error reaches all of them and is not stored."""

@@ -6,7 +6,6 @@ use crate::entry::Entry;
 use crate::error::Error;
 use crate::evicted::Batch;
 use crate::hash::KeyHash;
-use crate::index::find;
 use crate::iter::Iter;
 use crate::position::LogPosition;
 use crate::reader::Reader;
@@ -104,7 +103,7 @@ impl Cache {
         let shard = &shared.shards[shared.placement.shard(hash)];
         let mut guard = shard.lock()?;
         Ok(with_engine(shard, &mut guard, |engine| {
-            let slot = find(&engine.main, &shared.placement, hash, key)?.slot;
+            let slot = engine.slot(hash, key)?;
             (!is_expired(slot.expires(), now)).then(|| read(Entry { slot }))
         }))
     }

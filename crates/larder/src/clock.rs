@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::time::Seconds;
@@ -30,7 +30,8 @@ pub struct Clock(Source);
 #[derive(Debug, Clone)]
 enum Source {
     System,
-    Manual(Arc<AtomicU32>),
+    /// Milliseconds.
+    Manual(Arc<AtomicU64>),
 }
 
 impl Clock {
@@ -41,7 +42,7 @@ impl Clock {
 
     /// A clock that stands still until it is set: for tests, and for time that comes with the data.
     pub fn manual(now: Seconds) -> Clock {
-        Clock(Source::Manual(Arc::new(AtomicU32::new(now.0))))
+        Clock(Source::Manual(Arc::new(AtomicU64::new(ms_of(now)))))
     }
 
     /// The current time.
@@ -52,7 +53,15 @@ impl Clock {
                 0 => first_look(),
                 seconds => Seconds(seconds),
             },
-            Source::Manual(seconds) => Seconds(seconds.load(Ordering::Relaxed)),
+            Source::Manual(ms) => Seconds((ms.load(Ordering::Relaxed) / 1000) as u32),
+        }
+    }
+
+    /// The current time in milliseconds. Asks the system, and is never late.
+    pub(crate) fn now_ms(&self) -> u64 {
+        match &self.0 {
+            Source::System => u64::try_from(time_now().as_millis()).unwrap_or(u64::MAX),
+            Source::Manual(ms) => ms.load(Ordering::Relaxed),
         }
     }
 
@@ -61,12 +70,28 @@ impl Clock {
     pub fn set(&self, now: Seconds) -> bool {
         match &self.0 {
             Source::System => false,
-            Source::Manual(seconds) => {
-                seconds.store(now.0, Ordering::Relaxed);
+            Source::Manual(ms) => {
+                ms.store(ms_of(now), Ordering::Relaxed);
                 true
             }
         }
     }
+
+    /// Advances a manual clock and its clones, by whole milliseconds, at most to its last second.
+    /// Returns false for the system's clock.
+    pub fn advance(&self, time: Duration) -> bool {
+        let Source::Manual(clock) = &self.0 else { return false };
+        let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let last = ms_of(Seconds(u32::MAX));
+        let _ = clock.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
+            Some(now.saturating_add(ms).min(last))
+        });
+        true
+    }
+}
+
+fn ms_of(seconds: Seconds) -> u64 {
+    u64::from(seconds.0) * 1000
 }
 
 #[cold]
@@ -99,15 +124,19 @@ extern "C" fn forked() {
     IS_TICKING.store(false, Ordering::Relaxed);
 }
 
+fn seconds_now() -> u32 {
+    // 0 means "no tick yet".
+    u32::try_from(time_now().as_secs()).unwrap_or(u32::MAX).max(1)
+}
+
 /// Unix time at the first call, plus the time passed since.
 #[allow(clippy::disallowed_methods, reason = "the clock for callers without one")]
-fn seconds_now() -> u32 {
+fn time_now() -> Duration {
     static START: OnceLock<(Duration, Instant)> = OnceLock::new();
     let (unix, instant) = START.get_or_init(|| {
         (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now())
     });
-    // 0 means "no tick yet".
-    u32::try_from((*unix + instant.elapsed()).as_secs()).unwrap_or(u32::MAX).max(1)
+    *unix + instant.elapsed()
 }
 
 #[cfg(test)]
@@ -147,5 +176,10 @@ mod tests {
         assert_eq!(clone.now(), Seconds(5));
         assert!(clock.set(Seconds(9)));
         assert_eq!(clone.now(), Seconds(9));
+        assert!(clone.advance(Duration::from_micros(1_999_999)));
+        assert_eq!((clock.now(), clock.now_ms()), (Seconds(10), 10_999));
+        assert!(clock.advance(Duration::MAX));
+        assert_eq!((clone.now(), clone.now_ms() % 1000), (Seconds(u32::MAX), 0));
+        assert!(!Clock::system().advance(Duration::ZERO));
     }
 }

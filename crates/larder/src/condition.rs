@@ -2,7 +2,8 @@
 
 use larder_mem::Slot;
 
-use crate::time::{Seconds, end_of, is_expired};
+use crate::expiry::{Ends, Stored};
+use crate::time::{Seconds, is_expired};
 
 /// The condition of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,8 +13,8 @@ pub(crate) enum When<'a> {
     Absent,
     /// As `Absent`; also if the entry's version is lower, or it has none.
     Newer,
-    /// An entry is under the key that has not expired, and has this value and this expiry.
-    Equal(&'a [u8], Option<Seconds>),
+    /// An entry is under the key that has not expired, has this value, and ends like this.
+    Equal(&'a [u8], Ends),
 }
 
 impl When<'_> {
@@ -26,8 +27,9 @@ impl When<'_> {
             When::Absent => there.is_some(),
             // `None` is less than any version.
             When::Newer => there.is_some_and(|there| there.version() >= version),
-            When::Equal(value, expires) => there
-                .is_none_or(|there| there.value() != value || end_of(there.expires()) != expires),
+            When::Equal(value, ends) => {
+                there.is_none_or(|there| there.value() != value || Ends::of(&there) != ends)
+            }
         }
     }
 }
@@ -36,12 +38,20 @@ impl When<'_> {
 #[derive(Debug, Clone)]
 pub(crate) struct Expected {
     pub value: Box<[u8]>,
-    pub expires: Option<Seconds>,
+    pub ends: Ends,
 }
 
 impl Expected {
+    pub fn of(slot: Slot<'_>) -> Self {
+        Expected { value: slot.value().into(), ends: Ends::of(&slot) }
+    }
+
+    pub fn stored(&self) -> Stored<'_> {
+        Stored { value: &self.value, ends: self.ends }
+    }
+
     /// The condition that it is still there.
     pub fn when(&self) -> When<'_> {
-        When::Equal(&self.value, self.expires)
+        When::Equal(&self.value, self.ends)
     }
 }

@@ -9,7 +9,7 @@
 
 use std::cell::Cell;
 
-use larder_mem::{Main, OwnedSlot, Shard, Stalled, TAG_BITS_LOW, WAYS, prefetch_read};
+use larder_mem::{Main, OwnedSlot, Shard, Slot, Stalled, TAG_BITS_LOW, WAYS, prefetch_read};
 
 use crate::condition::When;
 use crate::evicted::{Batch, Cause};
@@ -179,10 +179,9 @@ impl Engine<'_> {
         Ok(true)
     }
 
-    /// Changes an entry's expiry; false if there is none.
-    pub fn touch(&mut self, hash: KeyHash, key: &[u8], expires: u32) -> bool {
-        let found = find(&self.main, &self.state.placement, hash, key);
-        found.inspect(|found| found.slot.set_expires(expires)).is_some()
+    /// The entry under a key.
+    pub fn slot(&self, hash: KeyHash, key: &[u8]) -> Option<Slot<'_>> {
+        find(&self.main, &self.state.placement, hash, key).map(|found| found.slot)
     }
 
     /// An upper bound for the evictions of [`Engine::make_room`].

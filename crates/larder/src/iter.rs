@@ -8,9 +8,10 @@ use std::collections::VecDeque;
 use larder_mem::WAYS;
 
 use crate::error::Error;
+use crate::expiry::Ends;
 use crate::policy::WalkId;
 use crate::shared::{Shared, with_engine};
-use crate::time::{Seconds, end_of, is_expired};
+use crate::time::{Seconds, is_expired};
 
 /// Entries copied per lock hold.
 const ENTRIES_PER_HOLD: usize = 64;
@@ -20,8 +21,7 @@ const ENTRIES_PER_HOLD: usize = 64;
 pub struct OwnedEntry {
     bytes: Box<[u8]>,
     key_len: u8,
-    expires: u32,
-    version: Option<u64>,
+    ends: Ends,
 }
 
 impl OwnedEntry {
@@ -37,12 +37,16 @@ impl OwnedEntry {
 
     /// The first second in which the entry has expired; `None` for never.
     pub fn expires(&self) -> Option<Seconds> {
-        end_of(self.expires)
+        self.ends.second()
     }
 
     /// The version that [`crate::Writer::insert_if_newer`] stored.
     pub fn version(&self) -> Option<u64> {
-        self.version
+        self.ends.version
+    }
+
+    pub(crate) fn ends(&self) -> Ends {
+        self.ends
     }
 }
 
@@ -80,14 +84,13 @@ impl<'a> Iter<'a> {
                 };
                 let (bucket, way) = (entry as usize / WAYS, entry as usize % WAYS);
                 let Some(slot) = engine.main.slot(bucket, way) else { continue };
-                let expires = slot.expires();
-                if !is_expired(expires, now) {
+                let ends = Ends::of(&slot);
+                if !is_expired(ends.expires, now) {
                     let (key, value) = (slot.key(), slot.value());
                     chunk.push_back(OwnedEntry {
                         bytes: [key, value].concat().into(),
                         key_len: key.len() as u8,
-                        expires,
-                        version: slot.version(),
+                        ends,
                     });
                 }
             }

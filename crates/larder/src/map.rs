@@ -41,12 +41,13 @@ use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::codec::{Key, Value, is_engine_key, with_engine_key};
 use crate::error::Error;
+use crate::expiry::{Ends, Expiry, Stored};
 use crate::flight::Flight;
 use crate::index::IndexMode;
 use crate::reader_pool::ReaderPool;
 use crate::save::{self, Loaded, SaveError};
 use crate::stats::Stats;
-use crate::time::{Seconds, Ttl};
+use crate::time::Seconds;
 use loading::Landed;
 
 pub use change::Change;
@@ -167,10 +168,8 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
             batch.clear();
             keys.iter().for_each(|key| key.borrow().with_key(|key| batch.push(key)));
             if batch.is_plain {
-                let now = self.inner.clock.now();
                 let mut room = [&[][..]; KEYS_TOGETHER];
-                let keys = batch.keys(&mut room);
-                self.inner.pool.read_many(keys, now, |at, stored| each(first + at, stored));
+                self.inner.read_many(batch.keys(&mut room), |at, value| each(first + at, value));
                 continue;
             }
             for (at, key) in keys.iter().enumerate() {
@@ -192,12 +191,12 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         key.with_key(|bytes| self.inner.read(bytes, read))
     }
 
-    /// True if the key has a value.
+    /// True if the key has a value. It is no read: a time to idle does not begin again.
     pub fn contains<Q: Key + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
     {
-        key.with_key(|bytes| self.inner.get(bytes, |_| ())).is_some()
+        key.with_key(|bytes| self.inner.contains(bytes))
     }
 
     /// Stores a value until it is replaced, removed or evicted. The error states whether it was
@@ -206,17 +205,24 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.insert_ttl(key, value, Ttl::FOREVER)
+        self.insert_ttl(key, value, Expiry::NEVER)
     }
 
-    /// As [`Map::insert`], for at most `ttl` from now.
-    pub fn insert_ttl<Q: Key + ?Sized>(&self, key: &Q, value: V, ttl: Ttl) -> Result<(), Error>
+    /// As [`Map::insert`], for at most `ttl` from now: a [`crate::Ttl`] in whole seconds, a
+    /// [`std::time::Duration`] to the millisecond, or an [`Expiry`] with a time to idle.
+    pub fn insert_ttl<Q: Key + ?Sized>(
+        &self,
+        key: &Q,
+        value: V,
+        ttl: impl Into<Expiry>,
+    ) -> Result<(), Error>
     where
         K: Borrow<Q>,
     {
+        let ends = ttl.into().ends(&self.inner.clock);
         key.with_key(|key| {
             self.inner.flight.supersede(key);
-            value.with_value(|value| self.inner.store(key, value, ttl))
+            value.with_value(|value| self.inner.store(key, value, ends))
         })
     }
 
@@ -226,11 +232,12 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     pub fn insert_many<Q>(
         &self,
         entries: impl IntoIterator<Item = (Q, V)>,
-        ttl: Ttl,
+        ttl: impl Into<Expiry>,
     ) -> Result<(), Error>
     where
         Q: Borrow<K>,
     {
+        let ttl = ttl.into();
         let mut batch = Batch::default();
         for (key, value) in entries {
             key.borrow().with_key(|key| {
@@ -382,39 +389,116 @@ impl Inner {
     /// As [`Inner::read`], for a `read` that only decodes.
     #[inline]
     fn get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let now = self.clock.now();
         with_engine_key(key, |key, rest| {
-            self.pool.get(key, self.clock.now(), |stored| Some(read(rest.value_in(stored?)?)))
+            let mut idle = Idle::default();
+            let found = self.pool.get(key, now, |stored| {
+                Some(read(rest.value_in(idle.value(self, now, stored?)?)?))
+            });
+            idle.begins_again(self, now, &[key]);
+            found
         })
     }
 
     #[inline]
     fn read<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let now = self.clock.now();
         with_engine_key(key, |key, rest| {
-            self.pool.read(key, self.clock.now(), |stored| Some(read(rest.value_in(stored?)?)))
+            let mut idle = Idle::default();
+            let found = self.pool.read(key, now, |stored| {
+                Some(read(rest.value_in(idle.value(self, now, stored?)?)?))
+            });
+            idle.begins_again(self, now, &[key]);
+            found
         })
     }
 
-    fn store(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Result<(), Error> {
+    fn contains(&self, key: &[u8]) -> bool {
+        let now = self.clock.now();
+        with_engine_key(key, |key, rest| {
+            let is_there = |stored: Stored<'_>| {
+                rest.value_in(stored.value).is_some() && !stored.ends.is_past(&self.clock)
+            };
+            self.pool.get(key, now, |stored| stored.is_some_and(is_there))
+        })
+    }
+
+    /// Looks up at most [`KEYS_TOGETHER`] keys.
+    fn read_many(&self, keys: &[&[u8]], mut each: impl FnMut(usize, Option<&[u8]>)) {
+        let now = self.clock.now();
+        let mut idle = Idle::default();
+        self.pool.read_many(keys, now, |at, stored| {
+            idle.at = at;
+            each(at, stored.and_then(|stored| idle.value(self, now, stored)));
+        });
+        idle.begins_again(self, now, keys);
+    }
+
+    fn store(&self, key: &[u8], value: &[u8], ends: Ends) -> Result<(), Error> {
         let now = self.clock.now();
         with_engine_key(key, |key, rest| {
             rest.with_stored(value, |stored| {
-                self.pool.write(|writer| writer.insert(key, stored, ttl, now))
+                self.pool.write(|writer| writer.insert_ending(key, stored, ends, now))
             })
         })
     }
 
-    fn store_batch(&self, batch: &Batch, ttl: Ttl) -> Result<(), Error> {
-        let now = self.clock.now();
+    fn store_batch(&self, batch: &Batch, ttl: Expiry) -> Result<(), Error> {
+        let (ends, now) = (ttl.ends(&self.clock), self.clock.now());
         let mut entries = batch.iter();
         let mut next = entries.next();
         // Run again after a stall, it continues where it was.
         self.pool.write(|writer| {
             while let Some((key, value)) = next {
-                writer.insert(key, value, ttl, now)?;
+                writer.insert_ending(key, value, ends, now)?;
                 next = entries.next();
             }
             Ok(())
         })
+    }
+}
+
+/// The reads of a call that found entries whose time to idle begins again.
+#[derive(Default)]
+struct Idle {
+    /// The key that is read, of at most [`KEYS_TOGETHER`].
+    at: usize,
+    /// A bit a key.
+    keys: u32,
+}
+
+impl Idle {
+    /// The value that was found, unless its deadline has passed.
+    #[inline(always)]
+    fn value<'a>(&mut self, map: &Inner, now: Seconds, stored: Stored<'a>) -> Option<&'a [u8]> {
+        if stored.ends.may_have_term() && !self.note(map, now, stored.ends) {
+            return None;
+        }
+        Some(stored.value)
+    }
+
+    #[cold]
+    fn note(&mut self, map: &Inner, now: Seconds, ends: Ends) -> bool {
+        let is_alive = !ends.is_past(&map.clock);
+        self.keys |= u32::from(is_alive && ends.prolonged(now).is_some()) << self.at;
+        is_alive
+    }
+
+    /// Lets those entries stay. No reader is locked here.
+    #[inline(always)]
+    fn begins_again(self, map: &Inner, now: Seconds, keys: &[&[u8]]) {
+        if self.keys != 0 {
+            self.prolong(map, now, keys);
+        }
+    }
+
+    #[cold]
+    fn prolong(self, map: &Inner, now: Seconds, keys: &[&[u8]]) {
+        let read = (0..keys.len()).filter(|at| self.keys >> at & 1 == 1);
+        for at in read {
+            // A cache that is stalled or poisoned reports that to writes.
+            let _ = map.pool.write(|writer| writer.prolong(keys[at], now));
+        }
     }
 }
 
@@ -487,7 +571,7 @@ mod tests {
             assert!(matches!(result, Err(Error::Poisoned)), "{result:?}");
         };
         poisoned(map.insert(&1, 1).map(|()| None));
-        poisoned(map.insert_many([(1, 1)], Ttl::FOREVER).map(|()| None));
+        poisoned(map.insert_many([(1, 1)], Expiry::NEVER).map(|()| None));
         poisoned(map.remove(&1).map(|()| None));
         poisoned(map.take(&1));
         poisoned(map.replace(&1, 2));

@@ -47,8 +47,9 @@ use crate::cache::Cache;
 use crate::condition::Expected;
 use crate::error::Error;
 use crate::evicted::Batch;
+use crate::expiry::{Ends, Stored};
 use crate::reader::Reader;
-use crate::time::{Seconds, Ttl};
+use crate::time::Seconds;
 use crate::writer::Writer;
 
 /// How long a stalled write waits for the reads that stall it. Their threads may have been
@@ -174,14 +175,24 @@ impl ReaderPool {
     /// be any code, which may write to the cache: so the reader holds nothing that was retired
     /// before.
     #[inline]
-    pub fn read<R>(&self, key: &[u8], now: Seconds, with: impl FnOnce(Option<&[u8]>) -> R) -> R {
+    pub fn read<R>(
+        &self,
+        key: &[u8],
+        now: Seconds,
+        with: impl FnOnce(Option<Stored<'_>>) -> R,
+    ) -> R {
         self.read_in(CatchUp::Always, key, now, with)
     }
 
     /// As [`ReaderPool::read`], for a `with` that only decodes: the reader of a shared index syncs
     /// now and then.
     #[inline]
-    pub fn get<R>(&self, key: &[u8], now: Seconds, with: impl FnOnce(Option<&[u8]>) -> R) -> R {
+    pub fn get<R>(
+        &self,
+        key: &[u8],
+        now: Seconds,
+        with: impl FnOnce(Option<Stored<'_>>) -> R,
+    ) -> R {
         self.read_in(CatchUp::Seldom, key, now, with)
     }
 
@@ -191,7 +202,7 @@ impl ReaderPool {
         when: CatchUp,
         key: &[u8],
         now: Seconds,
-        with: impl FnOnce(Option<&[u8]>) -> R,
+        with: impl FnOnce(Option<Stored<'_>>) -> R,
     ) -> R {
         if let Some(mut pooled) = self.pooled()
             && let Some((reader, reads)) = self.registered(&mut pooled)
@@ -200,7 +211,7 @@ impl ReaderPool {
             let _reading = Busy::with(|state| &state.reads);
             // The entry borrows the locked reader, so it ends before the lock is free (invariant
             // 1).
-            return with(reader.get(key, now).as_deref());
+            return with(reader.get(key, now).map(|entry| Stored::of(entry.slot)));
         }
         self.read_at_main(key, now, with)
     }
@@ -210,7 +221,7 @@ impl ReaderPool {
         &self,
         keys: &[&[u8]],
         now: Seconds,
-        mut each: impl FnMut(usize, Option<&[u8]>),
+        mut each: impl FnMut(usize, Option<Stored<'_>>),
     ) {
         let mut pooled = self.pooled();
         let Some((reader, reads)) = pooled.as_mut().and_then(|pooled| self.registered(pooled))
@@ -224,7 +235,7 @@ impl ReaderPool {
         self.catch_up(reader, reads, CatchUp::Always);
         let _reading = Busy::with(|state| &state.reads);
         // Entries end before the lock is free (invariant 1).
-        reader.get_many(keys, now, |at, entry| each(at, entry.as_deref()));
+        reader.get_many(keys, now, |at, entry| each(at, entry.map(|entry| Stored::of(entry.slot))));
     }
 
     /// Makes a reader show what is published. A replica applies the log; the shared index needs
@@ -247,10 +258,10 @@ impl ReaderPool {
         &self,
         key: &[u8],
         now: Seconds,
-        with: impl FnOnce(Option<&[u8]>) -> R,
+        with: impl FnOnce(Option<Stored<'_>>) -> R,
     ) -> R {
-        let copy = self.cache.read_at_main(key, now, |entry| entry.value().to_vec());
-        with(copy.ok().flatten().as_deref())
+        let copy = self.cache.read_at_main(key, now, |entry| Expected::of(entry.slot));
+        with(copy.ok().flatten().as_ref().map(Expected::stored))
     }
 
     /// The reader of this thread, or another that is free.
@@ -343,7 +354,7 @@ impl ReaderPool {
         &self,
         key: &[u8],
         there: Option<&Expected>,
-        value: Option<(&[u8], Ttl)>,
+        value: Option<(&[u8], Ends)>,
         now: Seconds,
     ) -> Result<bool, Error> {
         let mut unreported = self.unreported();
@@ -355,7 +366,7 @@ impl ReaderPool {
         &self,
         key: &[u8],
         there: Option<&Expected>,
-        value: Option<(&[u8], Ttl)>,
+        value: Option<(&[u8], Ends)>,
         now: Seconds,
         unreported: &mut Unreported<'_>,
     ) -> Result<bool, Error> {

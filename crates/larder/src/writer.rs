@@ -19,6 +19,7 @@ use self::queue::{Act, Condition, ShardQueue};
 use crate::condition::Expected;
 use crate::error::Error;
 use crate::evicted::Batch;
+use crate::expiry::Ends;
 use crate::hash::KeyHash;
 use crate::position::LogPosition;
 use crate::shared::Shared;
@@ -121,7 +122,20 @@ impl Writer {
         ttl: Ttl,
         now: Seconds,
     ) -> Result<(), Error> {
-        self.insert_when(Condition::Always, hash, key, value, ttl, now)
+        self.insert_when(Condition::Always, hash, key, value, Ends::after(ttl, now), now)
+    }
+
+    /// As [`Writer::insert`], with an end that a [`crate::Expiry`] gives.
+    #[inline]
+    pub(crate) fn insert_ending(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        ends: Ends,
+        now: Seconds,
+    ) -> Result<(), Error> {
+        let hash = self.shared.hasher.hash(key);
+        self.insert_when(Condition::Always, hash, key, value, ends, now)
     }
 
     #[inline]
@@ -131,13 +145,14 @@ impl Writer {
         hash: KeyHash,
         key: &[u8],
         value: &[u8],
-        ttl: Ttl,
+        ends: Ends,
         now: Seconds,
     ) -> Result<(), Error> {
         let (shared, queue) = self.parts(hash);
         queue.home(shared).prefetch_bucket(shared.placement.home(hash));
-        let stored = queue.slot_for(shared, key, value.len(), 0).and_then(|mut slot| {
-            queue.home(shared).fill(&mut slot, key, value, ttl.expires(now));
+        let extra = if ends.version.is_some() { VERSION_BYTES } else { 0 };
+        let stored = queue.slot_for(shared, key, value.len(), extra).and_then(|mut slot| {
+            queue.home(shared).fill(&mut slot, key, value, ends.expires, ends.version);
             queue.enqueue(shared, hash, slot, condition, now)
         });
         queue.report(shared);
@@ -155,7 +170,7 @@ impl Writer {
         now: Seconds,
     ) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
-        self.insert_when(Condition::Absent, hash, key, value, ttl, now)
+        self.insert_when(Condition::Absent, hash, key, value, Ends::after(ttl, now), now)
     }
 
     /// Stores a value and its version, unless an entry of the same or a greater version is under
@@ -175,16 +190,8 @@ impl Writer {
         now: Seconds,
     ) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
-        let (shared, queue) = self.parts(hash);
-        let stored =
-            queue.slot_for(shared, key, value.len(), VERSION_BYTES).and_then(|mut slot| {
-                let shard = queue.home(shared);
-                shard.build(&mut slot, key, value.len()).copy_from_slice(value);
-                shard.finish(&mut slot, key.len(), value.len(), ttl.expires(now), Some(version));
-                queue.enqueue(shared, hash, slot, Condition::Newer, now)
-            });
-        queue.report(shared);
-        stored
+        let ends = Ends { expires: ttl.expires(now), version: Some(version) };
+        self.insert_when(Condition::Newer, hash, key, value, ends, now)
     }
 
     /// Stores a value that `build` writes in its final place, at most `len_max` bytes. Its length
@@ -223,12 +230,12 @@ impl Writer {
         hash: KeyHash,
         key: &[u8],
         there: Option<&Expected>,
-        value: Option<(&[u8], Ttl)>,
+        value: Option<(&[u8], Ends)>,
         now: Seconds,
     ) -> Result<(), Error> {
         self.parts(hash).1.expect(there.cloned());
-        if let Some((value, ttl)) = value {
-            return self.insert_when(Condition::Equal, hash, key, value, ttl, now);
+        if let Some((value, ends)) = value {
+            return self.insert_when(Condition::Equal, hash, key, value, ends, now);
         }
         let (shared, queue) = self.parts(hash);
         let queued = queue.enqueue_key(shared, hash, key, Act::Remove(Condition::Equal), now.0);
@@ -243,10 +250,23 @@ impl Writer {
 
     /// Sets an entry's expiry to `ttl` from `now`, if there is one. Readers see it once applied.
     pub fn touch(&mut self, key: &[u8], ttl: Ttl, now: Seconds) -> Result<(), Error> {
+        self.change_expiry(Act::Touch, key, ttl.expires(now))
+    }
+
+    /// As [`Writer::touch`], with the first second in which the entry has expired.
+    pub(crate) fn touch_until(&mut self, key: &[u8], expires: u32) -> Result<(), Error> {
+        self.change_expiry(Act::Touch, key, expires)
+    }
+
+    /// Lets an entry with a time to idle stay that long from `now`, if there is one.
+    pub(crate) fn prolong(&mut self, key: &[u8], now: Seconds) -> Result<(), Error> {
+        self.change_expiry(Act::Prolong, key, now.0)
+    }
+
+    fn change_expiry(&mut self, act: Act, key: &[u8], at: u32) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
-        let expires = ttl.expires(now);
         let (shared, queue) = self.parts(hash);
-        let queued = queue.enqueue_key(shared, hash, key, Act::Touch, expires);
+        let queued = queue.enqueue_key(shared, hash, key, act, at);
         queue.report(shared);
         queued
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use larder::{Cache, Change, Clock, Error, IndexMode, Map, Seconds, Ttl};
+use larder::{Cache, Change, Clock, Error, Expiry, IndexMode, Map, Seconds, Ttl};
 
 fn manual(budget: u64) -> (Map<[u8], Vec<u8>>, Clock) {
     let clock = Clock::manual(Seconds(1));
@@ -59,7 +59,7 @@ fn changes_are_single_steps() {
                     for step in 0..4000 {
                         let more = |count: Option<&u64>| match count {
                             Some(count) => Change::Update(count + 1),
-                            None => Change::Insert(1, Ttl::FOREVER),
+                            None => Change::Insert(1, Expiry::NEVER),
                         };
                         map.compute("all", more).unwrap();
                         map.compute("taken", more).unwrap();
@@ -96,7 +96,7 @@ fn changes_see_the_latest() {
     assert_eq!(map.get(&b"k"[..]), Some(vec![2]));
     clock.set(Seconds(6));
     assert_eq!(map.compute(&b"k"[..], |_| Change::Keep).unwrap(), None, "it has expired");
-    map.compute(&b"k"[..], |_| Change::Insert(vec![3], Ttl::seconds(2))).unwrap();
+    map.compute(&b"k"[..], |_| Change::Insert(vec![3], Ttl::seconds(2).into())).unwrap();
     let refused = map.compute(&b"k"[..], |_| Change::Update(vec![0; 40_000]));
     assert!(matches!(refused, Err(Error::ValueTooLarge { .. })), "{refused:?}");
     assert_eq!(map.replace(&b"k"[..], vec![4]).unwrap(), Some(vec![3]));
@@ -110,7 +110,7 @@ fn changes_see_the_latest() {
 #[test]
 fn a_load_and_a_change_meet() {
     let (map, _) = manual(1 << 20);
-    let insert = |value: u8| move |_: Option<&Vec<u8>>| Change::Insert(vec![value], Ttl::FOREVER);
+    let insert = |value: u8| move |_: Option<&Vec<u8>>| Change::Insert(vec![value], Expiry::NEVER);
     let loaded = map.get_or_insert_with(&b"k"[..], || {
         map.compute(&b"k"[..], insert(2)).unwrap();
         vec![1]

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use larder::flight::{Begin, Flight};
 use larder::{
-    Builder, Cache, Change, Clock, Error, IndexMode, Loaded, Map, Policy, Reader, SaveError,
-    Seconds, SyncMode, Ticks, Ttl, Typed, Writer,
+    Builder, Cache, Change, Clock, Error, Expiry, IndexMode, Loaded, Map, Policy, Reader,
+    SaveError, Seconds, SyncMode, Ticks, Ttl, Typed, Writer,
 };
 
 const KEYS: u64 = 6_000;
@@ -137,7 +137,15 @@ fn map_with(builder: Builder, clock: Clock) -> (Bytes, Arc<AtomicU64>) {
     (Map::build(builder.on_removed(listener), clock).expect("sound settings"), heard)
 }
 
-const SOME_TTLS: [Ttl; 3] = [Ttl::FOREVER, Ttl::seconds(2), Ttl::seconds(900)];
+fn expiry(random: &mut Random) -> Expiry {
+    match random.below(5) {
+        0 => Expiry::NEVER,
+        1 => Ttl::seconds(2).into(),
+        2 => Expiry::after(Duration::from_millis(random.below(3_000))),
+        3 => Expiry::idle(Duration::from_secs(3)),
+        _ => Expiry::idle(Duration::from_secs(2)).and(Ttl::seconds(900)),
+    }
+}
 
 /// One call of a map.
 fn map_step(map: &Bytes, clock: &Clock, random: &mut Random) {
@@ -152,7 +160,7 @@ fn map_step(map: &Bytes, clock: &Clock, random: &mut Random) {
 
 fn map_write(map: &Bytes, random: &mut Random) {
     let number = random.key();
-    let (key, ttl) = (key(number), SOME_TTLS[random.below(3) as usize]);
+    let (key, ttl) = (key(number), expiry(random));
     let key = &key[..];
     let new = |random: &mut Random| Cow::Owned(value(number, random));
     let old = match random.below(10) {
@@ -197,9 +205,9 @@ fn map_read(map: &Bytes, random: &mut Random) {
 
 fn map_load(map: &Bytes, random: &mut Random) {
     let number = random.key();
-    let (key, ttl) = (key(number), SOME_TTLS[random.below(3) as usize]);
+    let (key, ttl) = (key(number), expiry(random));
     let key = &key[..];
-    let call = random.below(6);
+    let call = random.below(8);
     let made = value(number, random);
     let new = || Cow::Owned(made.clone());
     // One load of seven fails.
@@ -210,6 +218,8 @@ fn map_load(map: &Bytes, random: &mut Random) {
         2 => Ok(block_on(map.get_or_insert_async(key, async { new() }))),
         3 => map.try_get_or_insert_with(key, may_fail),
         4 => map.try_get_or_insert_ttl_with(key, || Ok((may_fail()?, ttl))),
+        5 => Ok(block_on(map.get_or_insert_ttl_async(key, async { (new(), ttl) }))),
+        6 => block_on(map.try_get_or_insert_ttl_async(key, async { Ok((may_fail()?, ttl)) })),
         _ => block_on(map.try_get_or_insert_async(key, async { may_fail() })),
     };
     match loaded {
@@ -231,7 +241,7 @@ fn map_many(map: &Bytes, random: &mut Random) {
         _ => {
             let values = numbers.iter().map(|number| Cow::Owned(value(*number, random)));
             let entries: Vec<_> = keys.into_iter().zip(values).collect();
-            may_wait(map.insert_many(entries, SOME_TTLS[random.below(3) as usize]));
+            may_wait(map.insert_many(entries, expiry(random)));
         }
     }
 }
@@ -261,7 +271,8 @@ fn map_walk(map: &Bytes, clock: &Clock, random: &mut Random) {
             other.iter().for_each(|(key, value)| check_pair(&key, &value));
         }
         8..=20 => drop((may_wait(map.stats()), may_wait(map.len()), may_wait(map.is_empty()))),
-        21..=30 => drop(clock.set(Seconds(clock.now().0 + 1))),
+        21..=25 => drop(clock.set(Seconds(clock.now().0 + 1))),
+        26..=30 => drop(clock.advance(Duration::from_millis(random.below(900)))),
         _ => {}
     }
 }

@@ -162,14 +162,21 @@ impl<S> Shard<S> {
         Ok(Guard { core: &self.core, inner, published, unwinding: std::thread::panicking() })
     }
 
-    /// Writes an owned slot: key, value, expiry.
+    /// Writes an owned slot: key, value, expiry, and a version, which takes [`VERSION_BYTES`] more.
     ///
     /// # Panics
     /// If they do not fit the slot's class, or the slot belongs to another shard.
     #[inline]
-    pub fn fill(&self, slot: &mut OwnedSlot, key: &[u8], value: &[u8], expires: u32) {
+    pub fn fill(
+        &self,
+        slot: &mut OwnedSlot,
+        key: &[u8],
+        value: &[u8],
+        expires: u32,
+        version: Option<u64>,
+    ) {
         self.build(slot, key, value.len()).copy_from_slice(value);
-        self.finish(slot, key.len(), value.len(), expires, None);
+        self.finish(slot, key.len(), value.len(), expires, version);
     }
 
     /// Writes an owned slot's key and returns the room for a value of up to `room` bytes, with old

@@ -46,7 +46,7 @@ fn put(shard: &Small, bucket: usize, value: u8) -> bool {
         main.alloc(0)
     };
     let Some(mut slot) = slot else { return false };
-    shard.fill(&mut slot, b"k", &[value], 0);
+    shard.fill(&mut slot, b"k", &[value], 0, None);
     let mut guard = shard.lock().unwrap();
     let (mut main, ()) = guard.parts();
     if main.reserve(1).is_err() {

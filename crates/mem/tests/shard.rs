@@ -37,7 +37,7 @@ fn put(shard: &Small, bucket: usize, value: u8) -> bool {
     let class = shard.classes().of(1024).unwrap();
     let slot = shard.lock().unwrap().parts().0.alloc(class);
     let Some(mut slot) = slot else { return false };
-    shard.fill(&mut slot, b"k", &[value; VALUE_BYTES], 0);
+    shard.fill(&mut slot, b"k", &[value; VALUE_BYTES], 0, None);
     let mut guard = shard.lock().unwrap();
     let (mut main, ()) = guard.parts();
     main.reserve(1).unwrap();
@@ -61,7 +61,7 @@ fn a_panic_under_the_lock_poisons() {
     let lease = reader.lease(&reader.slot(0, 0).unwrap()).unwrap();
     let class = shard.classes().of(1024).unwrap();
     let mut slot = shard.lock().unwrap().parts().0.alloc(class).unwrap();
-    shard.fill(&mut slot, b"k", &[2; VALUE_BYTES], 0);
+    shard.fill(&mut slot, b"k", &[2; VALUE_BYTES], 0, None);
     let half_done = catch_unwind(AssertUnwindSafe(|| {
         let mut guard = shard.lock().unwrap();
         let (mut main, ()) = guard.parts();

@@ -16,8 +16,9 @@ use crate::codec::{Key, Value, with_engine_key};
 use crate::condition::Expected;
 use crate::entry::Entry;
 use crate::error::Error;
+use crate::expiry::{Ends, Expiry};
 use crate::reader_pool::Unreported;
-use crate::time::{Seconds, Ttl};
+use crate::time::Seconds;
 
 /// What [`Map::compute`] does with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub enum Change<V> {
     /// Nothing.
     Keep,
     /// Stores a value for at most a time from now.
-    Insert(V, Ttl),
+    Insert(V, Expiry),
     /// Stores a value that expires when the present one would; without one, never.
     Update(V),
     /// Removes the value.
@@ -44,7 +45,7 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     /// let requests: Map<str, u32> = Map::new(1 << 20)?;
     /// // At most 100 in a minute: the minute begins with the first one.
     /// let count = |count: Option<&u32>| match count {
-    ///     None => Change::Insert(1, Ttl::seconds(60)),
+    ///     None => Change::Insert(1, Ttl::seconds(60).into()),
     ///     Some(100) => Change::Keep,
     ///     Some(count) => Change::Update(count + 1),
     /// };
@@ -68,7 +69,7 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        let insert = Change::Insert(value, Ttl::FOREVER);
+        let insert = Change::Insert(value, Expiry::NEVER);
         self.change(key, |_| &insert)
     }
 
@@ -81,8 +82,8 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     }
 
     /// The value of a key and the first second in which it has expired, by the clock of
-    /// [`Map::now`]; `None` for never. Copies the value under the lock of its shard; the policy does
-    /// not learn of the read.
+    /// [`Map::now`], if it is not read meanwhile; `None` for never. Copies the value under the lock of
+    /// its shard; the policy does not learn of the read.
     ///
     /// ```
     /// use larder::{Map, Ttl};
@@ -102,16 +103,18 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     {
         key.with_key(|key| {
             let (found, there) = self.inner.find(key)?;
-            Ok(there.map(|value| (value, found.and_then(|found| found.expires))))
+            Ok(there.map(|value| (value, found.and_then(|found| found.ends.second()))))
         })
     }
 
     /// Makes the value of a key expire `ttl` from now. False if there is none. The value stays where
-    /// it is, so no listener is called.
-    pub fn touch<Q: Key + ?Sized>(&self, key: &Q, ttl: Ttl) -> Result<bool, Error>
+    /// it is, so no listener is called. It is stored again, as by [`Map::replace`], if it had or gets
+    /// an expiry that is exact, or a time to idle.
+    pub fn touch<Q: Key + ?Sized>(&self, key: &Q, ttl: impl Into<Expiry>) -> Result<bool, Error>
     where
         K: Borrow<Q>,
     {
+        let ttl = ttl.into();
         key.with_key(|key| self.inner.touch(key, ttl))
     }
 
@@ -140,29 +143,38 @@ impl Inner {
     /// The entry under the engine's key, and its value if it is one of this key and type.
     fn find<V: Value>(&self, key: &[u8]) -> Result<(Option<Expected>, Option<V>), Error> {
         with_engine_key(key, |engine_key, rest| {
-            let now = self.clock.now();
-            let found = self.pool.cache().read_at_main(engine_key, now, |entry| Expected {
-                value: entry.value().into(),
-                expires: entry.expires(),
-            })?;
-            let value = found.as_ref().and_then(|found| rest.value_in(&found.value));
-            let value = value.and_then(V::from_value);
+            let found = self.found_at(engine_key)?;
+            let alive = found.as_ref().filter(|found| !found.ends.is_past(&self.clock));
+            let value = alive.and_then(|found| V::from_value(rest.value_in(&found.value)?));
             Ok((found, value))
         })
     }
 
-    fn touch(&self, key: &[u8], ttl: Ttl) -> Result<bool, Error> {
-        let now = self.clock.now();
+    fn found_at(&self, engine_key: &[u8]) -> Result<Option<Expected>, Error> {
+        let copy = |entry: Entry<'_>| Expected::of(entry.slot);
+        self.pool.cache().read_at_main(engine_key, self.clock.now(), copy)
+    }
+
+    fn touch(&self, key: &[u8], ttl: Expiry) -> Result<bool, Error> {
         with_engine_key(key, |engine_key, rest| {
-            let cache = self.pool.cache();
-            let is_there = |entry: Entry<'_>| rest.value_in(entry.value()).is_some();
-            if cache.read_at_main(engine_key, now, is_there)? != Some(true) {
-                return Ok(false);
+            loop {
+                let Some(found) = self.found_at(engine_key)?.filter(|found| {
+                    rest.value_in(&found.value).is_some() && !found.ends.is_past(&self.clock)
+                }) else {
+                    return Ok(false);
+                };
+                let ends = ttl.ends(&self.clock);
+                if ends.version.is_none() && !found.ends.has_term() {
+                    // A write that comes between has its value touched, or none: as if it had come before
+                    // or after this.
+                    self.pool.write(|writer| writer.touch_until(engine_key, ends.expires))?;
+                    return Ok(true);
+                }
+                let value = Some((&found.value[..], ends));
+                if self.pool.change(engine_key, Some(&found), value, self.clock.now())? {
+                    return Ok(true);
+                }
             }
-            // A write that comes between has its value touched, or none: as if it had come before or
-            // after this.
-            self.pool.write(|writer| writer.touch(engine_key, ttl, now))?;
-            Ok(true)
         })
     }
 
@@ -176,20 +188,19 @@ impl Inner {
         change: &Change<V>,
     ) -> Result<bool, Error> {
         let now = self.clock.now();
-        let (value, ttl) = match change {
+        let (value, ends) = match change {
             Change::Keep => return Ok(true),
             Change::Remove if found.is_none() => return Ok(true),
-            Change::Remove => (None, Ttl::FOREVER),
-            Change::Insert(value, ttl) => (Some(value), *ttl),
+            Change::Remove => (None, Ends::NEVER),
+            Change::Insert(value, ttl) => (Some(value), ttl.ends(&self.clock)),
             Change::Update(value) => {
-                let expires = found.as_ref().filter(|_| is_value).and_then(|found| found.expires);
-                let ttl = |end: Seconds| Ttl::seconds(end.0.saturating_sub(now.0));
-                (Some(value), expires.map_or(Ttl::FOREVER, ttl))
+                let found = found.as_ref().filter(|_| is_value);
+                (Some(value), found.map_or(Ends::NEVER, |found| found.ends.inherited()))
             }
         };
         self.flight.supersede(key);
         let mut unreported = self.pool.unreported();
-        self.write_over(key, found.as_ref(), value, ttl, now, &mut unreported)
+        self.write_over(key, found.as_ref(), value, ends, now, &mut unreported)
     }
 
     /// Stores a value, or removes the entry, if the entry under the key is still the one that was
@@ -199,7 +210,7 @@ impl Inner {
         key: &[u8],
         found: Option<&Expected>,
         value: Option<&V>,
-        ttl: Ttl,
+        ends: Ends,
         now: Seconds,
         unreported: &mut Unreported<'_>,
     ) -> Result<bool, Error> {
@@ -207,7 +218,7 @@ impl Inner {
             None => self.pool.change_silently(engine_key, found, None, now, unreported),
             Some(value) => value.with_value(|value| {
                 rest.with_stored(value, |stored| {
-                    let value = Some((stored, ttl));
+                    let value = Some((stored, ends));
                     self.pool.change_silently(engine_key, found, value, now, unreported)
                 })
             }),
@@ -219,14 +230,14 @@ impl Inner {
         &self,
         key: &[u8],
         value: &V,
-        ttl: Ttl,
+        ends: Ends,
         unreported: &mut Unreported<'_>,
     ) -> Result<(), Error> {
         loop {
             let (found, there) = self.find::<V>(key)?;
             let now = self.clock.now();
             let is_done = there.is_some()
-                || self.write_over(key, found.as_ref(), Some(value), ttl, now, unreported)?;
+                || self.write_over(key, found.as_ref(), Some(value), ends, now, unreported)?;
             if is_done {
                 return Ok(());
             }

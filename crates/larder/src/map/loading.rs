@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use super::{Inner, Map};
 use crate::codec::{Key, Value};
+use crate::expiry::Expiry;
 use crate::flight::{Begin, Token, Waiter};
-use crate::time::Ttl;
 
 /// How long a load keeps other callers from loading the same key, in seconds.
 const LOAD_S_MAX: u32 = 30;
@@ -77,14 +77,14 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.get_or_insert_ttl_with(key, || (load(), Ttl::FOREVER))
+        self.get_or_insert_ttl_with(key, || (load(), Expiry::NEVER))
     }
 
-    /// As [`Map::get_or_insert_with`], with a TTL from `load`.
-    pub fn get_or_insert_ttl_with<Q: Key + ?Sized>(
+    /// As [`Map::get_or_insert_with`], with a TTL from `load`, which begins when `load` returns.
+    pub fn get_or_insert_ttl_with<Q: Key + ?Sized, T: Into<Expiry>>(
         &self,
         key: &Q,
-        load: impl FnOnce() -> (V, Ttl),
+        load: impl FnOnce() -> (V, T),
     ) -> V
     where
         K: Borrow<Q>,
@@ -111,17 +111,20 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.try_get_or_insert_ttl_with(key, || Ok((load()?, Ttl::FOREVER)))
+        self.try_get_or_insert_ttl_with(key, || Ok((load()?, Expiry::NEVER)))
     }
 
     /// As [`Map::try_get_or_insert_with`], with a TTL from `load`.
-    pub fn try_get_or_insert_ttl_with<Q: Key + ?Sized, E: Send + Sync + 'static>(
+    pub fn try_get_or_insert_ttl_with<Q, T, E>(
         &self,
         key: &Q,
-        load: impl FnOnce() -> Result<(V, Ttl), E>,
+        load: impl FnOnce() -> Result<(V, T), E>,
     ) -> Result<V, Arc<E>>
     where
         K: Borrow<Q>,
+        Q: Key + ?Sized,
+        T: Into<Expiry>,
+        E: Send + Sync + 'static,
     {
         key.with_key(|bytes| {
             loop {
@@ -160,8 +163,20 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     where
         K: Borrow<Q>,
     {
+        self.get_or_insert_ttl_async(key, async { (load.await, Expiry::NEVER) }).await
+    }
+
+    /// As [`Map::get_or_insert_async`], with a TTL from `load`.
+    pub async fn get_or_insert_ttl_async<Q: Key + ?Sized, T: Into<Expiry>>(
+        &self,
+        key: &Q,
+        load: impl Future<Output = (V, T)>,
+    ) -> V
+    where
+        K: Borrow<Q>,
+    {
         let load = async { Ok::<_, Infallible>(load.await) };
-        self.try_get_or_insert_async(key, load).await.unwrap_or_else(|never| match *never {})
+        self.try_get_or_insert_ttl_async(key, load).await.unwrap_or_else(|never| match *never {})
     }
 
     /// As [`Map::get_or_insert_async`], for a load that can fail, with the errors of
@@ -174,22 +189,35 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     where
         K: Borrow<Q>,
     {
+        self.try_get_or_insert_ttl_async(key, async { Ok((load.await?, Expiry::NEVER)) }).await
+    }
+
+    /// As [`Map::try_get_or_insert_async`], with a TTL from `load`.
+    pub async fn try_get_or_insert_ttl_async<Q, T, E>(
+        &self,
+        key: &Q,
+        load: impl Future<Output = Result<(V, T), E>>,
+    ) -> Result<V, Arc<E>>
+    where
+        K: Borrow<Q>,
+        Q: Key + ?Sized,
+        T: Into<Expiry>,
+        E: Send + Sync + 'static,
+    {
         let bytes: Box<[u8]> = key.with_key(|bytes| bytes.into());
         loop {
             match self.inner.begin::<V>(&bytes) {
                 Found::Value(value) => return Ok(value),
-                Found::Lead(token) => {
-                    let loaded = load.await.map(|value| (value, Ttl::FOREVER));
-                    return self.inner.land(token, loaded);
-                }
-                Found::Full => return load.await.map_err(Arc::new),
+                Found::Lead(token) => return self.inner.land(token, load.await),
+                Found::Full => break,
                 Found::Wait(waiter) => match Next::after(waiter.await) {
                     Next::Return(result) => return result,
-                    Next::Load => return load.await.map_err(Arc::new),
+                    Next::Load => break,
                     Next::BeginAgain => {}
                 },
             }
         }
+        load.await.map(|(value, _)| value).map_err(Arc::new)
     }
 }
 
@@ -211,21 +239,22 @@ impl Inner {
     }
 
     /// Stores a loaded value, and passes it or the error to those who wait.
-    fn land<V: Value, E: Send + Sync + 'static>(
+    fn land<V: Value, T: Into<Expiry>, E: Send + Sync + 'static>(
         &self,
         token: Token<Landed>,
-        loaded: Result<(V, Ttl), E>,
+        loaded: Result<(V, T), E>,
     ) -> Result<V, Arc<E>> {
         match loaded {
             Ok((value, ttl)) => {
                 let key: Box<[u8]> = token.key().into();
+                let ends = ttl.into().ends(&self.clock);
                 let bytes = value.with_value(|bytes| Arc::<[u8]>::from(bytes));
                 // Writes of this key wait for the store. So the listener is called after it: it may write, and
                 // it may wait for a thread that writes.
                 let mut unreported = self.pool.unreported();
                 token.land(Landed::Value(bytes.clone()), |_| {
                     // If it is refused, it is not stored; the waiters get it all the same.
-                    let _ = self.store_loaded(&key, &value, ttl, &mut unreported);
+                    let _ = self.store_loaded(&key, &value, ends, &mut unreported);
                 });
                 drop(unreported);
                 Ok(value)

@@ -5,6 +5,7 @@ use crate::codec::{Value, with_key_of};
 use crate::condition::Expected;
 use crate::decode_key::DecodeKey;
 use crate::error::Error;
+use crate::iter::OwnedEntry;
 
 impl<K: DecodeKey + ?Sized, V: Value> Map<K, V> {
     /// Copies of all keys and values, a few at a time, in no order to rely on. One that is
@@ -19,7 +20,9 @@ impl<K: DecodeKey + ?Sized, V: Value> Map<K, V> {
     /// # Ok::<(), larder::Error>(())
     /// ```
     pub fn iter(&self) -> impl Iterator<Item = (K::Owned, V)> + '_ {
-        self.cache().iter(self.now()).filter_map(|entry| Self::decode(entry.key(), entry.value()))
+        let alive = |entry: &OwnedEntry| !entry.ends().is_past(&self.inner.clock);
+        let entries = self.cache().iter(self.now()).filter(alive);
+        entries.filter_map(|entry| Self::decode(entry.key(), entry.value()))
     }
 
     /// Removes the values for which `keep` returns false, and returns how many those were. `keep`
@@ -40,12 +43,13 @@ impl<K: DecodeKey + ?Sized, V: Value> Map<K, V> {
         self.inner.flight.supersede_all();
         let mut entries = self.cache().iter(self.now());
         for entry in entries.by_ref() {
-            if Self::decode(entry.key(), entry.value())
-                .is_none_or(|(key, value)| keep(&key, &value))
+            if entry.ends().is_past(&self.inner.clock)
+                || Self::decode(entry.key(), entry.value())
+                    .is_none_or(|(key, value)| keep(&key, &value))
             {
                 continue;
             }
-            let there = Expected { value: entry.value().into(), expires: entry.expires() };
+            let there = Expected { value: entry.value().into(), ends: entry.ends() };
             let is_removed = self.inner.pool.change(entry.key(), Some(&there), None, self.now())?;
             removed += u64::from(is_removed);
         }

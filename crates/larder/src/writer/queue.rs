@@ -9,13 +9,16 @@
 
 use std::collections::VecDeque;
 
-use larder_mem::{Guard, HEADER_BYTES, LogPosition as ShardPosition, OwnedSlot, Shard, Stalled};
+use larder_mem::{
+    Guard, HEADER_BYTES, LogPosition as ShardPosition, OwnedSlot, Shard, Slot, Stalled,
+};
 
 use super::Build;
 use crate::condition::{Expected, When};
 use crate::engine::{Engine, State};
 use crate::error::Error;
 use crate::evicted::Batch;
+use crate::expiry::Ends;
 use crate::hash::KeyHash;
 use crate::shared::{KEY_BYTES_MAX, Shared, value_bytes_max, with_engine};
 use crate::time::Seconds;
@@ -43,7 +46,7 @@ struct Operation {
     hash: KeyHash,
     /// The slot of an insert; `None` for other operations.
     slot: Option<OwnedSlot>,
-    /// The time of an insert, or the new expiry of a touch.
+    /// The time of the operation; of a touch, the new expiry.
     at: u32,
     act: Act,
 }
@@ -55,6 +58,8 @@ pub(super) enum Act {
     Remove(Condition),
     /// As for `Remove`.
     Touch,
+    /// As for `Remove`.
+    Prolong,
 }
 
 /// A [`When`] without its argument, which would make each operation longer.
@@ -394,7 +399,15 @@ impl ShardQueue {
         }
         let key = self.keys.front().expect("every operation without a slot has a key");
         match act {
-            Act::Touch => _ = engine.touch(hash, key, at),
+            Act::Touch => _ = engine.slot(hash, key).inspect(|slot| slot.set_expires(at)),
+            Act::Prolong => {
+                let prolonged = |slot: &Slot<'_>| Ends::of(slot).prolonged(Seconds(at));
+                if let Some(slot) = engine.slot(hash, key)
+                    && let Some(expires) = prolonged(&slot)
+                {
+                    slot.set_expires(expires);
+                }
+            }
             Act::Insert(condition) | Act::Remove(condition) => {
                 match engine.remove(hash, key, self.when(condition), Seconds(at)) {
                     Ok(is_removed) => self.is_refused = !is_removed,
