@@ -110,7 +110,8 @@ class Cache:
 
     Any number of threads may use it. What is used least is evicted (`docs/guide/cache.md`). A key or a value that is
     `str` comes back as `str`. Times to live are
-    seconds, or a `timedelta`: an `int` counts whole seconds of the clock, a `float` is exact to a millisecond. After `os.fork`, a child has a copy; it can use it if no
+    seconds, or a `timedelta`: an `int` counts whole seconds of the clock, a `float` ends at most a
+    millisecond late. After `os.fork`, a child has a copy; it can use it if no
     other thread was in a call at the fork.
     """
 
@@ -128,7 +129,7 @@ class Cache:
         """All memory is reserved now, and used as it fills.
 
         `ttl` is the time to live of values that are stored without one. A value that is not read for `idle` expires,
-        too; that time is at most a sixteenth and three seconds longer, and never shorter. `entry_bytes_mean` is the expected size of a key
+        too; that time is at most a fifteenth and three seconds longer, never shorter, and none above four years. `entry_bytes_mean` is the expected size of a key
         and its value together, which decides how much of the budget is index. larder calls
         `on_removed(key, value, cause)` for each evicted, expired, removed or replaced value, on a thread that writes;
         what it raises is reported as unraisable.
@@ -172,7 +173,10 @@ class Cache:
         key meanwhile, `change` is called again, and so it must not write that key itself. Without `ttl`, a value that is there expires as before.
         """
     def touch(self, key: _In, ttl: Union[float, timedelta, None] = None) -> bool:
-        """Makes a value expire `ttl` from now; False if there is none."""
+        """Makes a value expire `ttl` from now; False if there is none.
+
+        With a `ttl` that is exact, or in a cache with `idle`, the value is stored again, which `on_removed` hears of.
+        """
     def ttl(self, key: _In) -> Optional[int]:
         """The seconds that a value has left; None if it does not expire. KeyError if there is none."""
     def clear(self) -> None: ...

@@ -34,8 +34,10 @@ fn failed(error: engine::Error) -> PyErr {
 #[pyclass(frozen, module = "larder")]
 pub struct Cache {
     map: Map<[u8], Bytes>,
-    /// Of values that are stored without a time of their own.
-    expiry: Expiry,
+    /// Of values that are stored without a time to live of their own.
+    ttl: Expiry,
+    /// Of all values.
+    idle: Option<Expiry>,
     listener: Arc<Listener>,
 }
 
@@ -70,10 +72,10 @@ impl Cache {
             let listener = Arc::clone(&listener);
             builder = builder.on_removed(move |evicted| listener.call(evicted));
         }
-        let expiry = expiry_of(ttl)?.unwrap_or(Expiry::NEVER);
-        let expiry = idle_of(idle)?.map_or(expiry, |idle| expiry.and(idle));
+        let ttl = expiry_of(ttl)?.unwrap_or(Expiry::NEVER);
+        let idle = idle_of(idle)?;
         let map = py.detach(|| Map::build(builder, Clock::system())).map_err(failed)?;
-        Ok(Cache { map, expiry, listener })
+        Ok(Cache { map, ttl, idle, listener })
     }
 
     /// The value of a key, or the default.
@@ -218,8 +220,7 @@ impl Cache {
         change: &Bound<'py, PyAny>,
         ttl: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let py = key.py();
-        let new_expiry = ttl.map(|ttl| self.ttl_of(Some(ttl))).transpose()?;
+        let (py, is_given, expiry) = (key.py(), ttl.is_some(), self.ttl_of(ttl)?);
         let (key, change) = (from_python("key", key)?, change.clone().unbind());
         let mut result: Option<Py<PyAny>> = None;
         let mut decide = |py: Python<'_>, there: Option<&Bytes>| -> PyResult<Change<Bytes>> {
@@ -229,15 +230,12 @@ impl Cache {
             if new.is_none(py) {
                 return Ok(if there.is_some() { Change::Remove } else { Change::Keep });
             }
-            if old.as_ref().is_some_and(|old| new.is(old)) && new_expiry.is_none() {
+            if old.as_ref().is_some_and(|old| new.is(old)) && !is_given {
                 return Ok(Change::Keep);
             }
             let value = Cow::Owned(from_python("the new value", new.bind(py))?);
-            Ok(match (new_expiry, there) {
-                (Some(expiry), _) => Change::Insert(value, expiry),
-                (None, Some(_)) => Change::Update(value),
-                (None, None) => Change::Insert(value, self.expiry),
-            })
+            let keeps = there.is_some() && !is_given;
+            Ok(if keeps { Change::Update(value) } else { Change::Insert(value, expiry) })
         };
         let mut refused = None;
         let changed = py.detach(|| {
@@ -338,7 +336,8 @@ impl Cache {
 
     /// The time to live of a call, or that of the cache; and the cache's time to idle.
     fn ttl_of(&self, given: Option<&Bound<'_, PyAny>>) -> PyResult<Expiry> {
-        Ok(expiry_of(given)?.map_or(self.expiry, |given| self.expiry.and(given)))
+        let ttl = expiry_of(given)?.unwrap_or(self.ttl);
+        Ok(self.idle.map_or(ttl, |idle| idle.and(ttl)))
     }
 
     fn walk(&self, has_values: bool) -> Walk {

@@ -59,5 +59,7 @@ fn time_of(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Time> {
     if !is_float && seconds.fract() == 0.0 {
         return Ok(Time::Whole(seconds as u32));
     }
-    Duration::try_from_secs_f64(seconds).map(Time::Exact).map_err(|_| refused())
+    // Less than a nanosecond is still a time.
+    let time = Duration::try_from_secs_f64(seconds).map_err(|_| refused())?;
+    Ok(Time::Exact(time.max(Duration::from_nanos(1))))
 }

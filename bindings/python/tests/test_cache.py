@@ -98,6 +98,7 @@ class Cache(unittest.TestCase):
         self.assertFalse(cache.touch("none"))
         until(lambda: "b" not in cache)
         self.assertNotIn("b", list(cache))
+        cache.put("x", "y", ttl=1e-10)
         for wrong in [0, -1, 1 << 32, 0.0, -0.5, float("nan"), float("inf"), 1e300, datetime.timedelta(seconds=-1)]:
             with self.assertRaisesRegex(ValueError, "ttl"):
                 cache.put("x", "y", ttl=wrong)
@@ -145,6 +146,11 @@ class Cache(unittest.TestCase):
             read = asked
             time.sleep(0.05)
         self.assertGreaterEqual(time.monotonic(), stored + 1)
+        cache.put("long", "1", ttl=(1 << 32) - 1)
+        self.assertLessEqual(cache.ttl("long"), 4, "idle holds")
+        forever = larder.Cache(BUDGET, ttl=60)
+        forever.put("long", "1", ttl=(1 << 32) - 1)
+        self.assertIsNone(forever.ttl("long"))
         cache.put("short", "1", ttl=1.5)
         stored = time.monotonic()
         while (asked := time.monotonic()) and cache.get("short") is not None:

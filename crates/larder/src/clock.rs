@@ -57,10 +57,20 @@ impl Clock {
         }
     }
 
-    /// The current time in milliseconds. Asks the system, and is never late.
-    pub(crate) fn now_ms(&self) -> u64 {
+    /// The milliseconds that have passed. Asks the system, and so is not late.
+    pub(crate) fn passed_ms(&self) -> u64 {
         match &self.0 {
             Source::System => u64::try_from(time_now().as_millis()).unwrap_or(u64::MAX),
+            Source::Manual(ms) => ms.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The milliseconds that have begun: what lasts for some from then on does not end too early.
+    pub(crate) fn begun_ms(&self) -> u64 {
+        match &self.0 {
+            Source::System => {
+                u64::try_from(time_now().as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+            }
             Source::Manual(ms) => ms.load(Ordering::Relaxed),
         }
     }
@@ -177,9 +187,9 @@ mod tests {
         assert!(clock.set(Seconds(9)));
         assert_eq!(clone.now(), Seconds(9));
         assert!(clone.advance(Duration::from_micros(1_999_999)));
-        assert_eq!((clock.now(), clock.now_ms()), (Seconds(10), 10_999));
+        assert_eq!((clock.now(), clock.passed_ms()), (Seconds(10), 10_999));
         assert!(clock.advance(Duration::MAX));
-        assert_eq!((clone.now(), clone.now_ms() % 1000), (Seconds(u32::MAX), 0));
+        assert_eq!((clone.now(), clone.begun_ms() % 1000), (Seconds(u32::MAX), 0));
         assert!(!Clock::system().advance(Duration::ZERO));
     }
 }

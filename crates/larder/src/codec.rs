@@ -16,21 +16,21 @@
 //! keys with the same digest never see each other's values; the later one replaces the earlier. So
 //! the digest needs no secret, and a saved cache is good under any seed.
 //!
-//! A tuple is its parts in order, then the lengths of those parts whose type has no fixed length,
-//! except the last part. Read from its end, it can be split in one way only, so different tuples
-//! have different bytes.
+//! A tuple is put together as `derived` has it, so different tuples have different bytes.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use crate::derived::{join, sum};
 use crate::hash::Hasher;
 use crate::shared::KEY_BYTES_MAX;
 
 /// A type that can be a key of a [`crate::Map`].
 ///
 /// Different keys of one type must have different bytes, and equal keys the same bytes. A type and
-/// the type it borrows as (`String` and `str`) must agree. For a struct, use a tuple of its fields:
+/// the type it borrows as (`String` and `str`) must agree. With the feature `derive`, a struct or an
+/// enum of such types needs `#[derive(larder::Key)]`. Without it, use a tuple of the fields:
 ///
 /// ```
 /// struct Flow { host: std::net::IpAddr, port: u16 }
@@ -49,7 +49,9 @@ pub trait Key {
     fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R;
 }
 
-/// A type that can be a value of a [`crate::Map`].
+/// A type that can be a value of a [`crate::Map`]. With the feature `derive`, a struct or an enum of
+/// such types needs `#[derive(larder::Value)]`; the order of its fields and variants is part of what
+/// a saved cache has.
 ///
 /// ```
 /// #[derive(Debug, PartialEq)]
@@ -188,15 +190,8 @@ impl<K: Key + ?Sized> Key for &K {
     }
 }
 
-const fn sum(a: Option<usize>, b: Option<usize>) -> Option<usize> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a + b),
-        _ => None,
-    }
-}
-
 impl<A: Key, B: Key> Key for (A, B) {
-    const BYTES: Option<usize> = sum(A::BYTES, B::BYTES);
+    const BYTES: Option<usize> = sum(&[A::BYTES, B::BYTES]);
 
     fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
         self.0.with_key(|a| self.1.with_key(|b| join(&[(a, A::BYTES.is_none()), (b, false)], with)))
@@ -204,7 +199,7 @@ impl<A: Key, B: Key> Key for (A, B) {
 }
 
 impl<A: Key, B: Key, C: Key> Key for (A, B, C) {
-    const BYTES: Option<usize> = sum(sum(A::BYTES, B::BYTES), C::BYTES);
+    const BYTES: Option<usize> = sum(&[A::BYTES, B::BYTES, C::BYTES]);
 
     fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
         let (a_open, b_open) = (A::BYTES.is_none(), B::BYTES.is_none());
@@ -214,42 +209,6 @@ impl<A: Key, B: Key, C: Key> Key for (A, B, C) {
             })
         })
     }
-}
-
-/// Joins the parts, then the lengths of the open ones: one byte below 255, else four bytes and a
-/// 255 after them.
-fn join<R>(parts: &[(&[u8], bool)], with: impl FnOnce(&[u8]) -> R) -> R {
-    const STACK_BYTES: usize = 256;
-    let bytes: usize = parts.iter().map(|(part, open)| part.len() + 5 * usize::from(*open)).sum();
-    if bytes > STACK_BYTES {
-        let mut room = vec![0; bytes];
-        let len = fill(&mut room, parts);
-        return with(&room[..len]);
-    }
-    let mut room = [0; STACK_BYTES];
-    let len = fill(&mut room, parts);
-    with(&room[..len])
-}
-
-fn fill(room: &mut [u8], parts: &[(&[u8], bool)]) -> usize {
-    let mut len = 0;
-    let mut push = |bytes: &[u8]| {
-        room[len..len + bytes.len()].copy_from_slice(bytes);
-        len += bytes.len();
-    };
-    parts.iter().for_each(|(part, _)| push(part));
-    for part in parts.iter().filter(|(_, open)| *open).map(|(part, _)| part) {
-        match part.len() {
-            short @ ..255 => push(&[short as u8]),
-            // A part of 4 GiB would be cut here, and two such keys could be confused. Their values
-            // are refused long before, as larger than any slot.
-            long => {
-                push(&(long as u32).to_le_bytes());
-                push(&[255]);
-            }
-        }
-    }
-    len
 }
 
 impl Value for bool {

@@ -28,7 +28,7 @@ impl When<'_> {
             // `None` is less than any version.
             When::Newer => there.is_some_and(|there| there.version() >= version),
             When::Equal(value, ends) => {
-                there.is_none_or(|there| there.value() != value || Ends::of(&there) != ends)
+                there.is_none_or(|there| there.value() != value || !ends.are_of(Ends::of(&there)))
             }
         }
     }

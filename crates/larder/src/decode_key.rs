@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use crate::codec::Key;
+use crate::derived::split;
 
 /// A key that can be decoded from its bytes, for [`crate::Map::iter`] and [`crate::Map::retain`].
 ///
@@ -120,9 +121,8 @@ impl<K: DecodeKey + ?Sized> DecodeKey for &K {
 impl<A: DecodeKey, B: DecodeKey> DecodeKey for (A, B) {
     type Owned = (A::Owned, B::Owned);
 
-    fn from_key(mut bytes: &[u8]) -> Option<Self::Owned> {
-        let len = part_len(A::BYTES, &mut bytes)?;
-        let (a, b) = bytes.split_at_checked(len)?;
+    fn from_key(bytes: &[u8]) -> Option<Self::Owned> {
+        let [a, b] = split(bytes, [A::BYTES, B::BYTES])?;
         Some((A::from_key(a)?, B::from_key(b)?))
     }
 }
@@ -130,30 +130,10 @@ impl<A: DecodeKey, B: DecodeKey> DecodeKey for (A, B) {
 impl<A: DecodeKey, B: DecodeKey, C: DecodeKey> DecodeKey for (A, B, C) {
     type Owned = (A::Owned, B::Owned, C::Owned);
 
-    fn from_key(mut bytes: &[u8]) -> Option<Self::Owned> {
-        // The lengths are read from the end.
-        let b_len = part_len(B::BYTES, &mut bytes)?;
-        let a_len = part_len(A::BYTES, &mut bytes)?;
-        let (a, rest) = bytes.split_at_checked(a_len)?;
-        let (b, c) = rest.split_at_checked(b_len)?;
+    fn from_key(bytes: &[u8]) -> Option<Self::Owned> {
+        let [a, b, c] = split(bytes, [A::BYTES, B::BYTES, C::BYTES])?;
         Some((A::from_key(a)?, B::from_key(b)?, C::from_key(c)?))
     }
-}
-
-/// The length of a part of a tuple: that of its type, or the last one at the end of the bytes, from
-/// which it is taken.
-fn part_len(fixed: Option<usize>, bytes: &mut &[u8]) -> Option<usize> {
-    if fixed.is_some() {
-        return fixed;
-    }
-    let (&last, rest) = bytes.split_last()?;
-    *bytes = rest;
-    if last < 255 {
-        return Some(last.into());
-    }
-    let (rest, len) = rest.split_last_chunk()?;
-    *bytes = rest;
-    usize::try_from(u32::from_le_bytes(*len)).ok()
 }
 
 #[cfg(test)]

@@ -5,24 +5,26 @@
 //! none have none:
 //!
 //! ```text
-//! mark, 6 bits | time to idle, 16 bits | deadline, 42 bits
-//!                0: none                 milliseconds of the map's clock; all ones: never
-//!                else seconds: 12 bits, shifted by 4 bits
+//! mark, 5 bits | is exact, 1 bit | time to idle, 16 bits | deadline, 42 bits
+//!                                  0: none                 milliseconds of the map's clock; all ones: never
+//!                                  else seconds: 12 bits, shifted by 4 bits
 //! ```
 //!
-//! A read compares the time with the deadline. If the entry has a time to idle, and less of it is left
+//! A read compares the time with an exact deadline; another is a whole second, which the engine knows.
+//! If the entry has a time to idle, and less of it is left
 //! than that, the read then moves the second of expiry: a write, once per sixteenth of the time to
 //! idle and key. A read of an entry without a term costs one comparison more than without this module.
 //!
 //! Invariants
 //! 1. The second of expiry is never later than the second in which the deadline has passed. So the
 //!    engine alone, which ignores terms, shows an entry less than a second too long.
-//! 2. A read moves the second of expiry of an entry with a term only, to a later one, and not beyond
-//!    its deadline. It does so under the lock of the shard, from the term of the entry that is there
-//!    then. So a read of a value never prolongs the one that replaced it.
+//! 2. A read moves the second of expiry of an entry with a time to idle only, to a later one, and not
+//!    beyond its deadline. It does so under the lock of the shard, from the term of the entry that is
+//!    there then. So a read of a value never prolongs the one that replaced it, or one that has expired.
+//! 3. Nothing but a read, and a write of a new value, moves the second of expiry of an entry with a
+//!    term. That it moved is no change of the entry, for those who change it on condition.
 //!
-//! Versions of [`crate::Writer::insert_if_newer`] whose top six bits are the mark would be taken for
-//! terms; times and serials have other ones.
+//! A lookup that finds a value after an exact deadline is a hit in the figures until the second is over.
 
 use std::time::Duration;
 
@@ -36,7 +38,9 @@ const DEADLINE_NEVER: u64 = (1 << DEADLINE_BITS) - 1;
 const IDLE_BITS: u32 = 16;
 /// Bits of the shift in a time to idle.
 const SHIFT_BITS: u32 = 4;
-const MARK: u64 = 0b10_1101;
+const MARK: u64 = 0b10110;
+const MARK_AT: u32 = DEADLINE_BITS + IDLE_BITS + 1;
+const EXACT: u64 = 1 << (DEADLINE_BITS + IDLE_BITS);
 
 /// A time to idle is longer by this, in seconds: the clock's seconds begin anywhere in a second, and
 /// are shown up to a quarter of a second late.
@@ -46,8 +50,8 @@ const IDLE_SLACK_S: u32 = 2;
 /// one read to the next is not longer than a time to idle. It can be evicted before.
 ///
 /// Calls take anything that converts into it: a [`Ttl`], which counts the clock's whole seconds and
-/// needs no memory; or a [`Duration`], which is exact to a millisecond, takes 8 bytes an entry, and
-/// makes each read of that entry ask the system for the time.
+/// needs no memory; or a [`Duration`], which ends at most a millisecond late and never early, takes 8
+/// bytes an entry, and makes each read of that entry ask the system for the time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -89,7 +93,7 @@ impl Expiry {
 
     /// A time to idle, rounded up to a second; of more than four years, none. Reads are
     /// [`crate::Map::get`], [`crate::Map::with`], their forms for many keys, and lookups that load; other
-    /// calls are none. An entry that is not read stays for at least this time, and at most a sixteenth
+    /// calls are none. An entry that is not read stays for at least this time, and at most a fifteenth
     /// and three seconds longer, so that few reads write. An entry takes 8 bytes more.
     pub const fn idle(time: Duration) -> Expiry {
         let seconds = time.as_nanos().div_ceil(1_000_000_000);
@@ -122,14 +126,15 @@ impl Expiry {
     #[cold]
     fn term(self, clock: &Clock) -> Ends {
         let now = clock.now();
-        let deadline = match self.life {
-            Life::Ms(ms) => clock.now_ms().saturating_add(ms),
+        let (deadline, is_exact) = match self.life {
+            Life::Ms(ms) => (clock.begun_ms().saturating_add(ms), true),
             Life::Whole(ttl) => match ttl.expires(now) {
-                EXPIRES_NEVER => DEADLINE_NEVER,
-                expires => u64::from(expires) * 1000,
+                EXPIRES_NEVER => (DEADLINE_NEVER, false),
+                expires => (u64::from(expires) * 1000, false),
             },
         };
-        let term = Term { deadline: deadline.min(DEADLINE_NEVER), idle: idle_code(self.idle_s) };
+        let deadline = deadline.min(DEADLINE_NEVER);
+        let term = Term { deadline, is_exact, idle: idle_code(self.idle_s) };
         Ends { expires: term.expires(now), version: Some(term.packed()) }
     }
 }
@@ -192,17 +197,27 @@ impl Ends {
         Term::of(self.version).is_some()
     }
 
-    /// The end of a new value that takes the place of this entry's. A caller's version was of the old
-    /// one.
-    pub fn inherited(self) -> Ends {
-        Ends { version: self.version.filter(|_| self.has_term()), ..self }
+    /// True if these are the ends of one entry, of which one may have been looked at before a read.
+    pub fn are_of(self, other: Ends) -> bool {
+        let is_idle = || Term::of(self.version).is_some_and(|term| term.idle != 0);
+        self.version == other.version && (self.expires == other.expires || is_idle())
+    }
+
+    /// The end of a new value that takes the place of this entry's: the same time to live, and the time
+    /// to idle from now. A caller's version was of the old value.
+    pub fn inherited(self, now: Seconds) -> Ends {
+        match Term::of(self.version) {
+            Some(term) if term.idle != 0 => Ends { expires: term.expires(now), ..self },
+            Some(_) => self,
+            None => Ends { version: None, ..self },
+        }
     }
 
     /// True if the deadline of an entry's term has passed.
     #[cold]
     pub fn is_past(self, clock: &Clock) -> bool {
         Term::of(self.version)
-            .is_some_and(|term| term.deadline < DEADLINE_NEVER && clock.now_ms() >= term.deadline)
+            .is_some_and(|term| term.is_exact && clock.passed_ms() >= term.deadline)
     }
 
     /// The first second in which the entry has expired, if it is not read meanwhile.
@@ -228,20 +243,22 @@ impl Ends {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Term {
     deadline: u64,
+    is_exact: bool,
     idle: u16,
 }
 
 impl Term {
     fn packed(self) -> u64 {
         let idle = u64::from(self.idle) << DEADLINE_BITS;
-        MARK << (DEADLINE_BITS + IDLE_BITS) | idle | self.deadline
+        let exact = if self.is_exact { EXACT } else { 0 };
+        MARK << MARK_AT | exact | idle | self.deadline
     }
 
     #[inline]
     fn of(version: Option<u64>) -> Option<Term> {
-        let version = version.filter(|version| version >> (DEADLINE_BITS + IDLE_BITS) == MARK)?;
-        let idle = (version >> DEADLINE_BITS) as u16;
-        Some(Term { deadline: version & DEADLINE_NEVER, idle })
+        let version = version.filter(|version| version >> MARK_AT == MARK)?;
+        let (deadline, idle) = (version & DEADLINE_NEVER, (version >> DEADLINE_BITS) as u16);
+        Some(Term { deadline, is_exact: version & EXACT != 0, idle })
     }
 
     /// The second of expiry of an entry that is stored or read at `now`.

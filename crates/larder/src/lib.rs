@@ -37,6 +37,24 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::disallowed_methods))]
 
+/// What can't be derived does not compile.
+///
+/// ```compile_fail,E0277
+/// #[derive(larder::Key)]
+/// struct Reading { celsius: f32 }
+/// ```
+/// ```compile_fail
+/// #[derive(larder::Value)]
+/// union Either { a: u32, b: f32 }
+/// ```
+/// ```compile_fail
+/// #[derive(larder::Value)]
+/// #[larder(name = "x")]
+/// struct Unknown { a: u32 }
+/// ```
+#[cfg(all(doctest, feature = "derive"))]
+struct NotDerived;
+
 /// The code of the README is a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -48,6 +66,8 @@ mod clock;
 mod codec;
 mod condition;
 mod decode_key;
+#[doc(hidden)]
+pub mod derived;
 #[cfg(feature = "serde")]
 mod encoded;
 mod engine;
@@ -89,6 +109,8 @@ pub use expiry::Expiry;
 pub use hash::KeyHash;
 pub use index::IndexMode;
 pub use iter::{Iter, OwnedEntry};
+#[cfg(feature = "derive")]
+pub use larder_derive::{DecodeKey, Key, Value};
 pub use map::{Change, LOADS_MAX, Map};
 pub use policy::Policy;
 pub use position::LogPosition;

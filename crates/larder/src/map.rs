@@ -395,7 +395,7 @@ impl Inner {
             let found = self.pool.get(key, now, |stored| {
                 Some(read(rest.value_in(idle.value(self, now, stored?)?)?))
             });
-            idle.begins_again(self, now, &[key]);
+            idle.begins_again(self, &[key]);
             found
         })
     }
@@ -408,7 +408,7 @@ impl Inner {
             let found = self.pool.read(key, now, |stored| {
                 Some(read(rest.value_in(idle.value(self, now, stored?)?)?))
             });
-            idle.begins_again(self, now, &[key]);
+            idle.begins_again(self, &[key]);
             found
         })
     }
@@ -431,7 +431,7 @@ impl Inner {
             idle.at = at;
             each(at, stored.and_then(|stored| idle.value(self, now, stored)));
         });
-        idle.begins_again(self, now, keys);
+        idle.begins_again(self, keys);
     }
 
     fn store(&self, key: &[u8], value: &[u8], ends: Ends) -> Result<(), Error> {
@@ -486,14 +486,16 @@ impl Idle {
 
     /// Lets those entries stay. No reader is locked here.
     #[inline(always)]
-    fn begins_again(self, map: &Inner, now: Seconds, keys: &[&[u8]]) {
+    fn begins_again(self, map: &Inner, keys: &[&[u8]]) {
         if self.keys != 0 {
-            self.prolong(map, now, keys);
+            self.prolong(map, keys);
         }
     }
 
     #[cold]
-    fn prolong(self, map: &Inner, now: Seconds, keys: &[&[u8]]) {
+    fn prolong(self, map: &Inner, keys: &[&[u8]]) {
+        // The caller's code may have taken long: what has expired meanwhile stays so.
+        let now = map.clock.now();
         let read = (0..keys.len()).filter(|at| self.keys >> at & 1 == 1);
         for at in read {
             // A cache that is stalled or poisoned reports that to writes.

@@ -34,7 +34,8 @@
 //! 3. The caller's code that runs under a lock of the pool may call the pool again. A read waits
 //!    100 us at most for a reader, and not at all within a read. A write within a write gets a
 //!    writer of its own. A write waits at most [`PATIENCE`] for reads in progress, and not at all
-//!    within one. So nothing deadlocks.
+//!    within one. So nothing deadlocks. A read that prolongs an entry ends with a write, which waits for
+//!    no reader.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -376,6 +377,17 @@ impl ReaderPool {
             |writer| is_applied = !writer.was_refused(hash),
         );
         unreported.evicted.append(&mut evicted);
+        written.map(|()| is_applied)
+    }
+
+    /// Sets the second of expiry of the entry under a key; false if that entry has a term.
+    pub fn touch(&self, key: &[u8], expires: u32) -> Result<bool, Error> {
+        let (hash, mut is_applied) = (self.cache.hash(key), true);
+        let (written, evicted) = self.write_then(
+            |writer| writer.touch_until(key, expires),
+            |writer| is_applied = !writer.was_refused(hash),
+        );
+        self.cache.report_evicted(evicted);
         written.map(|()| is_applied)
     }
 

@@ -36,6 +36,7 @@ use larder_mem::VERSION_BYTES;
 
 use crate::cache::Cache;
 use crate::error::Error;
+use crate::expiry::Ends;
 use crate::iter::OwnedEntry;
 use crate::shared::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::time::{Seconds, Ttl, is_expired};
@@ -361,7 +362,9 @@ impl Entry<'_> {
             larder_mem::EXPIRES_NEVER => Ttl::FOREVER,
             expires => Ttl::seconds(expires.saturating_sub(now.0)),
         };
+        let ends = Ends { expires: self.expires, version: self.version };
         match self.version {
+            _ if ends.has_term() => writer.insert_ending(self.key, self.value, ends, now),
             Some(version) => writer.insert_if_newer(self.key, self.value, version, ttl, now),
             None => writer.insert(self.key, self.value, ttl, now),
         }

@@ -180,7 +180,8 @@ impl Writer {
     /// The caller chooses the version (a serial, a time of fetching), and it is explicit. Comparing
     /// expiry times instead would prefer an old record to a new one with a shorter TTL, which is
     /// what an operator publishes before a change. A comparison by the caller would be foreign code
-    /// under the lock. The version is in the slot, in 8 bytes after the value.
+    /// under the lock. The version is in the slot, in 8 bytes after the value. A [`crate::Map`] takes those
+    /// with the top five bits 10110 for an [`crate::Expiry`]; times and serials have others.
     pub fn insert_if_newer(
         &mut self,
         key: &[u8],
@@ -248,7 +249,9 @@ impl Writer {
         self.parts(hash).1.is_refused()
     }
 
-    /// Sets an entry's expiry to `ttl` from `now`, if there is one. Readers see it once applied.
+    /// Sets an entry's expiry to `ttl` from `now`, if there is one. Readers see it once applied. An entry
+    /// that a [`crate::Map`] stored with an [`crate::Expiry`] other than a [`Ttl`] stays as it is:
+    /// [`crate::Map::touch`] changes that.
     pub fn touch(&mut self, key: &[u8], ttl: Ttl, now: Seconds) -> Result<(), Error> {
         self.change_expiry(Act::Touch, key, ttl.expires(now))
     }

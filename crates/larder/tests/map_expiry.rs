@@ -184,6 +184,61 @@ fn reads_do_not_prolong_a_time_to_live() {
     assert_eq!(map.get("b"), None);
 }
 
+/// A read that ends after the entry has expired does not bring it back.
+#[test]
+fn what_has_expired_stays_so() {
+    let (map, clock) = map();
+    map.insert_ttl("a", 1, Expiry::idle(ms(10_000))).unwrap();
+    clock.advance(ms(11_000));
+    assert!(map.with("a", |_| clock.advance(ms(2_000))).is_some());
+    assert_eq!(map.get("a"), None);
+}
+
+/// Changes on condition see through the prolonging of reads, within their closures and on other
+/// threads (invariant 3 of `expiry`).
+#[test]
+fn reads_disturb_no_change() {
+    let (map, clock) = map();
+    for key in ["a", "b", "c"] {
+        map.insert_ttl(key, 1, Expiry::idle(ms(3_000)).and(ms(100_000))).unwrap();
+    }
+    let mut calls = 0;
+    let before = map.compute("a", |there| {
+        calls += 1;
+        clock.advance(ms(1_000));
+        assert_eq!(map.get("a"), Some(1));
+        there.map_or(Change::Keep, |value| Change::Update(value + 1))
+    });
+    assert_eq!((before.unwrap(), calls, map.get("a")), (Some(1), 1, Some(2)));
+    clock.advance(ms(3_000));
+    assert_eq!(map.get("a"), Some(2), "the update began its time to idle");
+    map.insert_ttl("b", 1, Expiry::idle(ms(3_000))).unwrap();
+    let kept = map.retain(|key, _| {
+        clock.advance(ms(1_000));
+        map.get(key.as_str());
+        false
+    });
+    assert_eq!((kept.unwrap(), map.iter().count()), (2, 0), "c has expired");
+}
+
+/// A touch in whole seconds never changes when an entry with a term ends, only that of `Map` does.
+#[test]
+fn terms_are_not_touched() {
+    let (map, clock) = map();
+    let mut writer = map.cache().writer();
+    map.insert_ttl("exact", 1, ms(2_500)).unwrap();
+    map.insert_ttl("idle", 1, Expiry::idle(ms(2_000))).unwrap();
+    map.insert_ttl("whole", 1, Ttl::seconds(2)).unwrap();
+    for key in ["exact", "idle", "whole"] {
+        writer.touch(key.as_bytes(), Ttl::FOREVER, map.now()).unwrap();
+    }
+    writer.flush().unwrap();
+    clock.advance(ms(2_500));
+    assert_eq!((map.get("exact"), map.get("idle"), map.get("whole")), (None, Some(1), Some(1)));
+    clock.advance(ms(5_000));
+    assert_eq!((map.get("idle"), map.get("whole")), (None, Some(1)));
+}
+
 /// Reads of one second write at most once, and those of a long time to idle a sixteenth of it apart.
 #[test]
 fn few_reads_write() {
@@ -242,6 +297,14 @@ fn saves_keep_terms() {
     clock.advance(ms(3_000));
     let restarted: Map<str, u64> = Map::build(builder(), clock.clone()).unwrap();
     assert_eq!(restarted.load_from(&mut &file[..]).unwrap().entries, 2);
+    assert_eq!((restarted.get("exact"), restarted.get("idle")), (Some(1), Some(2)));
+    // A file replaces what is there, with the same term or another.
+    for (key, value, expiry) in
+        [("exact", 8, ms(60_000).into()), ("idle", 9, Expiry::idle(ms(4_000)))]
+    {
+        restarted.insert_ttl(key, value, expiry).unwrap();
+    }
+    restarted.load_from(&mut &file[..]).unwrap();
     assert_eq!((restarted.get("exact"), restarted.get("idle")), (Some(1), Some(2)));
     clock.advance(ms(2_300));
     assert_eq!((restarted.get("exact"), restarted.get("idle")), (None, Some(2)));
@@ -406,7 +469,8 @@ proptest! {
                         None => Change::Keep,
                     }).unwrap();
                     compare(&mut model, key, now_ms, found, false)?;
-                    model.entry(key).and_modify(|there| there.value = value);
+                    // A new value begins to be idle now.
+                    model.entry(key).and_modify(|there| (there.value, there.read_ms) = (value, now_ms));
                 }
                 Step::Get(key) => compare(&mut model, key, now_ms, map.get(&key), true)?,
                 Step::GetMany => {

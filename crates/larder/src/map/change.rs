@@ -166,9 +166,11 @@ impl Inner {
                 let ends = ttl.ends(&self.clock);
                 if ends.version.is_none() && !found.ends.has_term() {
                     // A write that comes between has its value touched, or none: as if it had come before
-                    // or after this.
-                    self.pool.write(|writer| writer.touch_until(engine_key, ends.expires))?;
-                    return Ok(true);
+                    // or after this. One with a term is refused (invariant 3 of `expiry`).
+                    if self.pool.touch(engine_key, ends.expires)? {
+                        return Ok(true);
+                    }
+                    continue;
                 }
                 let value = Some((&found.value[..], ends));
                 if self.pool.change(engine_key, Some(&found), value, self.clock.now())? {
@@ -195,7 +197,7 @@ impl Inner {
             Change::Insert(value, ttl) => (Some(value), ttl.ends(&self.clock)),
             Change::Update(value) => {
                 let found = found.as_ref().filter(|_| is_value);
-                (Some(value), found.map_or(Ends::NEVER, |found| found.ends.inherited()))
+                (Some(value), found.map_or(Ends::NEVER, |found| found.ends.inherited(now)))
             }
         };
         self.flight.supersede(key);

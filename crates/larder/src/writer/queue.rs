@@ -90,7 +90,8 @@ pub(super) struct ShardQueue {
     /// The entry that the queued operation with the condition `Equal` expects. There is at most one
     /// such operation: the queue is empty when it is queued, and it is published at once.
     expected: Option<Expected>,
-    /// Whether the last operation was refused by its condition, or found nothing to remove.
+    /// Whether the last operation was refused by its condition or by the entry's term, or found nothing
+    /// to remove.
     is_refused: bool,
     /// Evictions by our operations that are not reported yet.
     pub(super) evicted: Batch,
@@ -399,7 +400,11 @@ impl ShardQueue {
         }
         let key = self.keys.front().expect("every operation without a slot has a key");
         match act {
-            Act::Touch => _ = engine.slot(hash, key).inspect(|slot| slot.set_expires(at)),
+            Act::Touch => {
+                let slot = engine.slot(hash, key);
+                self.is_refused = slot.is_some_and(|slot| Ends::of(&slot).has_term());
+                slot.filter(|_| !self.is_refused).inspect(|slot| slot.set_expires(at));
+            }
             Act::Prolong => {
                 let prolonged = |slot: &Slot<'_>| Ends::of(slot).prolonged(Seconds(at));
                 if let Some(slot) = engine.slot(hash, key)
