@@ -110,8 +110,8 @@ class Cache:
 
     Any number of threads may use it. What is used least is evicted (`docs/guide/cache.md`). A key or a value that is
     `str` comes back as `str`. Times to live are
-    seconds, or a `timedelta`: an `int` counts whole seconds of the clock, a `float` ends at most a
-    millisecond late. After `os.fork`, a child has a copy; it can use it if no
+    seconds, or a `timedelta`: an `int` counts whole seconds of the clock, a `float` ends at most two
+    milliseconds late. After `os.fork`, a child has a copy; it can use it if no
     other thread was in a call at the fork.
     """
 
@@ -175,7 +175,7 @@ class Cache:
     def touch(self, key: _In, ttl: Union[float, timedelta, None] = None) -> bool:
         """Makes a value expire `ttl` from now; False if there is none.
 
-        With a `ttl` that is exact, or in a cache with `idle`, the value is stored again, which `on_removed` hears of.
+        If that or what was there is exact, or in a cache with `idle`, the value is stored again, which `on_removed` hears of.
         """
     def ttl(self, key: _In) -> Optional[int]:
         """The seconds that a value has left; None if it does not expire. KeyError if there is none."""

@@ -1,21 +1,24 @@
 //! Derives `larder::Key`, `larder::DecodeKey` and `larder::Value` for structs and enums.
 //!
 //! A struct is encoded as its fields, in order, as the parts of a tuple are; an enum as a byte, the
-//! variant's number, and then the fields of that variant. So the order of fields and of variants is
-//! part of what a saved cache has. The documentation of the traits, with larder's feature `derive`,
-//! has examples.
+//! position of the variant (not its discriminant), and then the fields of that variant. So the order
+//! of fields and of variants is part of what a saved cache has.
 //!
 //! Each field's type must implement the trait itself. What can't be derived is an error of the
-//! compiler at the place of its cause.
+//! compiler at the place of its cause: unions, packed types, types that contain themselves. Where the
+//! crate larder has another name, `#[larder(crate = name)]` on the type says so.
 //!
 //! The generated code passes the fields' bytes on by closures within closures, as the traits do, so
 //! they are put together once, on the stack up to 256 bytes.
 #![forbid(unsafe_code)]
 
-use proc_macro2::TokenStream;
-use quote::{format_ident, quote, quote_spanned};
+use proc_macro2::{TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Data, DeriveInput, Error, Fields, Ident, Index, Member, Path, Type, parse_macro_input};
+use syn::{
+    Attribute, Data, DeriveInput, Error, Fields, GenericParam, Ident, Index, Member, Path, Type,
+    parse_macro_input,
+};
 
 /// Derives `larder::Key`. Fields of floating-point numbers have no `Key`: 0.0 and -0.0 are equal.
 #[proc_macro_derive(Key, attributes(larder))]
@@ -73,6 +76,9 @@ fn derive(input: DeriveInput, roles: &[Role], kind: Kind) -> proc_macro::TokenSt
 
 /// Where larder is: `#[larder(crate = path)]`, or `::larder`.
 fn krate(input: &DeriveInput) -> syn::Result<Path> {
+    if let Some(packed) = input.attrs.iter().find(|attribute| is_packed(attribute)) {
+        return Err(Error::new(packed.span(), "fields of a packed type can't be borrowed"));
+    }
     let mut krate = syn::parse_quote!(::larder);
     for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("larder")) {
         attribute.parse_nested_meta(|meta| {
@@ -86,19 +92,34 @@ fn krate(input: &DeriveInput) -> syn::Result<Path> {
     Ok(krate)
 }
 
+fn is_packed(attribute: &Attribute) -> bool {
+    let list = attribute.meta.require_list();
+    attribute.path().is_ident("repr")
+        && list.is_ok_and(|list| list.tokens.to_string().contains("packed"))
+}
+
+/// Refuses attributes where they would have no effect.
+fn without_attributes(attributes: &[Attribute]) -> syn::Result<()> {
+    let stray = attributes.iter().find(|attribute| attribute.path().is_ident("larder"));
+    stray.map_or(Ok(()), |stray| {
+        Err(Error::new(stray.span(), "only the whole type takes an attribute of larder"))
+    })
+}
+
 fn shapes(input: &DeriveInput) -> syn::Result<Vec<Shape>> {
     match &input.data {
         Data::Struct(data) => {
-            Ok(vec![Shape { path: quote!(Self), fields: fields(&data.fields), tag: None }])
+            Ok(vec![Shape { path: quote!(Self), fields: fields(&data.fields)?, tag: None }])
         }
         Data::Enum(data) => {
             let numbered = data.variants.iter().enumerate().map(|(number, variant)| {
                 let tag = u8::try_from(number)
                     .map_err(|_| Error::new(variant.span(), "more variants than 256"))?;
+                without_attributes(&variant.attrs)?;
                 let name = &variant.ident;
                 Ok(Shape {
                     path: quote!(Self::#name),
-                    fields: fields(&variant.fields),
+                    fields: fields(&variant.fields)?,
                     tag: Some(tag),
                 })
             });
@@ -110,11 +131,14 @@ fn shapes(input: &DeriveInput) -> syn::Result<Vec<Shape>> {
     }
 }
 
-fn fields(fields: &Fields) -> Vec<Field> {
-    let one = |(at, field): (usize, &syn::Field)| Field {
-        member: field.ident.clone().map_or(Member::Unnamed(Index::from(at)), Member::Named),
-        name: format_ident!("field_{at}"),
-        ty: field.ty.clone(),
+fn fields(fields: &Fields) -> syn::Result<Vec<Field>> {
+    let one = |(at, field): (usize, &syn::Field)| {
+        without_attributes(&field.attrs)?;
+        Ok(Field {
+            member: field.ident.clone().map_or(Member::Unnamed(Index::from(at)), Member::Named),
+            name: format_ident!("larder_field_{at}"),
+            ty: field.ty.clone(),
+        })
     };
     fields.iter().enumerate().map(one).collect()
 }
@@ -141,8 +165,11 @@ fn implementation(
     });
     let mut generics = input.generics.clone();
     let bounds = &mut generics.make_where_clause().predicates;
-    let has_parameters = !input.generics.params.is_empty();
-    for Field { ty, .. } in shapes.iter().flat_map(|shape| &shape.fields).filter(|_| has_parameters)
+    // Two bounds that differ in a lifetime alone could not be told apart, and a type without a
+    // parameter needs none.
+    let parameters: Vec<Ident> = input.generics.params.iter().filter_map(parameter).collect();
+    let fields = shapes.iter().flat_map(|shape| &shape.fields);
+    for Field { ty, .. } in fields.filter(|field| mentions(field.ty.to_token_stream(), &parameters))
     {
         bounds.push(if decodes_a_key {
             syn::parse_quote!(#ty: #krate::DecodeKey<Owned = #ty>)
@@ -153,10 +180,28 @@ fn implementation(
     let (parameters, arguments, conditions) = generics.split_for_impl();
     quote! {
         #[automatically_derived]
+        #[allow(deprecated)]
         impl #parameters #krate::#implemented for #name #arguments #conditions {
             #(#body)*
         }
     }
+}
+
+/// The name of a type's or a constant's parameter.
+fn parameter(parameter: &GenericParam) -> Option<Ident> {
+    match parameter {
+        GenericParam::Type(parameter) => Some(parameter.ident.clone()),
+        GenericParam::Const(parameter) => Some(parameter.ident.clone()),
+        GenericParam::Lifetime(_) => None,
+    }
+}
+
+fn mentions(tokens: TokenStream, names: &[Ident]) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(ident) => names.contains(&ident),
+        TokenTree::Group(group) => mentions(group.stream(), names),
+        _ => false,
+    })
 }
 
 /// What the generated code of keys and values has in common.
@@ -195,7 +240,7 @@ impl Coding<'_> {
             #[inline]
             fn #method<LarderResult>(
                 &self,
-                with: impl ::core::ops::FnOnce(&[u8]) -> LarderResult,
+                larder_with: impl ::core::ops::FnOnce(&[u8]) -> LarderResult,
             ) -> LarderResult {
                 use #krate::derived::{join as larder_join};
                 #body
@@ -232,7 +277,7 @@ impl Coding<'_> {
             quote!((#name, #is_open))
         });
         let tag = tag.map(|tag| quote!((&[#tag], false),));
-        let mut code = quote!(larder_join(&[#tag #(#parts),*], with));
+        let mut code = quote!(larder_join(&[#tag #(#parts),*], larder_with));
         for Field { name, ty, .. } in fields.iter().rev() {
             code = match self.kind {
                 Kind::Key => {
@@ -265,8 +310,8 @@ impl Coding<'_> {
                 let tags = shapes.iter().map(|shape| shape.tag);
                 let arms = shapes.iter().map(|shape| self.decode_shape(shape));
                 quote! {
-                    let (tag, bytes) = bytes.split_first()?;
-                    match *tag {
+                    let (larder_tag, larder_bytes) = larder_bytes.split_first()?;
+                    match *larder_tag {
                         #(#tags => { #arms })*
                         _ => ::core::option::Option::None,
                     }
@@ -277,7 +322,7 @@ impl Coding<'_> {
             #owned
 
             #[inline]
-            fn #method(bytes: &[u8]) -> ::core::option::Option<Self> {
+            fn #method(larder_bytes: &[u8]) -> ::core::option::Option<Self> {
                 #body
             }
         }
@@ -296,7 +341,7 @@ impl Coding<'_> {
             },
         });
         quote! {
-            let [#(#names),*] = #krate::derived::split(bytes, [#(#all),*])?;
+            let [#(#names),*] = #krate::derived::split(larder_bytes, [#(#all),*])?;
             ::core::option::Option::Some(#path { #(#parts),* })
         }
     }

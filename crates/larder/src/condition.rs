@@ -26,7 +26,7 @@ impl When<'_> {
             When::Always => false,
             When::Absent => there.is_some(),
             // `None` is less than any version.
-            When::Newer => there.is_some_and(|there| there.version() >= version),
+            When::Newer => there.is_some_and(|there| Ends::of(&there).serial() >= version),
             When::Equal(value, ends) => {
                 there.is_none_or(|there| there.value() != value || !ends.are_of(Ends::of(&there)))
             }

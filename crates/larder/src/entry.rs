@@ -5,6 +5,7 @@ use std::ops::Deref;
 use larder_mem::{self as mem, Slot};
 
 use crate::engine::State;
+use crate::expiry::Ends;
 use crate::time::{Seconds, end_of, is_expired};
 
 /// A value in the cache, read in place. While it is alive, its reader can't sync:
@@ -57,7 +58,7 @@ impl<'a> Entry<'a> {
     /// The version that [`crate::Writer::insert_if_newer`] stored.
     #[inline]
     pub fn version(&self) -> Option<u64> {
-        self.slot.version()
+        Ends::of(&self.slot).serial()
     }
 }
 

@@ -50,7 +50,7 @@ const IDLE_SLACK_S: u32 = 2;
 /// one read to the next is not longer than a time to idle. It can be evicted before.
 ///
 /// Calls take anything that converts into it: a [`Ttl`], which counts the clock's whole seconds and
-/// needs no memory; or a [`Duration`], which ends at most a millisecond late and never early, takes 8
+/// needs no memory; or a [`Duration`], which ends at most two milliseconds late and never early, takes 8
 /// bytes an entry, and makes each read of that entry ask the system for the time.
 ///
 /// ```
@@ -191,6 +191,11 @@ impl Ends {
     #[inline(always)]
     pub fn may_have_term(self) -> bool {
         self.version.is_some()
+    }
+
+    /// The version that a caller stored.
+    pub fn serial(self) -> Option<u64> {
+        self.version.filter(|_| !self.has_term())
     }
 
     pub fn has_term(self) -> bool {

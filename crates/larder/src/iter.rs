@@ -42,7 +42,7 @@ impl OwnedEntry {
 
     /// The version that [`crate::Writer::insert_if_newer`] stored.
     pub fn version(&self) -> Option<u64> {
-        self.ends.version
+        self.ends.serial()
     }
 
     pub(crate) fn ends(&self) -> Ends {

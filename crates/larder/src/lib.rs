@@ -52,6 +52,15 @@
 /// #[larder(name = "x")]
 /// struct Unknown { a: u32 }
 /// ```
+/// ```compile_fail
+/// #[derive(larder::Value)]
+/// struct Stray { #[larder(skip)] a: u32 }
+/// ```
+/// ```compile_fail
+/// #[derive(larder::Value)]
+/// #[repr(C, packed)]
+/// struct Packed { a: u8, b: u32 }
+/// ```
 #[cfg(all(doctest, feature = "derive"))]
 struct NotDerived;
 
@@ -93,6 +102,7 @@ mod stats;
 mod sync;
 mod time;
 mod typed;
+mod values;
 mod writer;
 
 pub use build::Builder;

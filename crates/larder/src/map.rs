@@ -494,12 +494,8 @@ impl Idle {
 
     #[cold]
     fn prolong(self, map: &Inner, keys: &[&[u8]]) {
-        // The caller's code may have taken long: what has expired meanwhile stays so.
-        let now = map.clock.now();
-        let read = (0..keys.len()).filter(|at| self.keys >> at & 1 == 1);
-        for at in read {
-            // A cache that is stalled or poisoned reports that to writes.
-            let _ = map.pool.write(|writer| writer.prolong(keys[at], now));
+        for at in (0..keys.len()).filter(|at| self.keys >> at & 1 == 1) {
+            map.pool.prolong(keys[at], || map.clock.now());
         }
     }
 }

@@ -34,8 +34,8 @@
 //! 3. The caller's code that runs under a lock of the pool may call the pool again. A read waits
 //!    100 us at most for a reader, and not at all within a read. A write within a write gets a
 //!    writer of its own. A write waits at most [`PATIENCE`] for reads in progress, and not at all
-//!    within one. So nothing deadlocks. A read that prolongs an entry ends with a write, which waits for
-//!    no reader.
+//!    within one. So nothing deadlocks. A read that prolongs an entry ends with a write, which needs no
+//!    memory and so waits for no reader.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -378,6 +378,17 @@ impl ReaderPool {
         );
         unreported.evicted.append(&mut evicted);
         written.map(|()| is_applied)
+    }
+
+    /// Lets an entry with a time to idle stay that long from now. A read within a read, which might wait
+    /// for itself, leaves it out where no writer is free; so may a poisoned cache, which tells writes.
+    pub fn prolong(&self, key: &[u8], now: impl Fn() -> Seconds) {
+        if is_reading() && self.pairs.iter().all(|pair| pair.0.writer.is_locked()) {
+            return;
+        }
+        // The caller's code, and the wait for the writer, may have taken long: what has expired meanwhile
+        // stays so.
+        let _ = self.write(|writer| writer.prolong(key, now()));
     }
 
     /// Sets the second of expiry of the entry under a key; false if that entry has a term.

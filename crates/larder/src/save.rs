@@ -171,9 +171,9 @@ impl Cache {
     }
 
     /// Inserts the entries that [`Cache::save_to`] wrote, except those that have expired at `now`.
-    /// Values, expiry times and versions are as saved; an entry with a version is inserted as by
-    /// [`Writer::insert_if_newer`]. Sync or park this cache's readers before, or create them
-    /// afterwards: they stall a load as they stall that number of inserts.
+    /// Values, expiry times and versions are as saved. An entry with a version is inserted as by
+    /// [`Writer::insert_if_newer`]; other ones replace what is there. Sync or park this cache's readers
+    /// before, or create them afterwards: they stall a load as they stall that number of inserts.
     pub fn load_from(&self, input: &mut impl Read, now: Seconds) -> Result<Loaded, SaveError> {
         let mut writer = self.writer();
         let loaded = load(input, now, |entry| entry.insert(&mut writer, now))?;
@@ -282,10 +282,11 @@ impl Chunk {
         let expires = entry.expires().map_or(larder_mem::EXPIRES_NEVER, |end| end.0);
         // The limits of the engine are those of the format: 255 and 32768.
         self.bytes.push(key.len() as u8);
-        self.bytes.push(if entry.version().is_some() { FLAG_VERSION } else { 0 });
+        let version = entry.ends().version;
+        self.bytes.push(if version.is_some() { FLAG_VERSION } else { 0 });
         self.bytes.extend_from_slice(&(value.len() as u16).to_le_bytes());
         self.bytes.extend_from_slice(&expires.to_le_bytes());
-        if let Some(version) = entry.version() {
+        if let Some(version) = version {
             self.bytes.extend_from_slice(&version.to_le_bytes());
         }
         self.bytes.extend_from_slice(key);

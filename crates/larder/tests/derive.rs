@@ -28,11 +28,33 @@ struct Flow {
     port: u16,
 }
 
-/// A key that borrows: it can be looked up, and is decoded as another type.
+/// Keys that borrow.
 #[derive(Key)]
 struct FlowOf<'a> {
     host: &'a IpAddr,
     port: u16,
+}
+
+#[derive(Key)]
+struct Request<'a, 'b, M> {
+    host: &'a str,
+    path: &'b str,
+    scheme: &'static str,
+    method: M,
+}
+
+#[derive(Debug, PartialEq, Value)]
+struct Marked<T> {
+    addr: std::net::SocketAddr,
+    pair: (u8, Option8),
+    kind: std::marker::PhantomData<T>,
+}
+
+#[derive(Debug, PartialEq, Clone, Copy, Value)]
+#[allow(dead_code, reason = "one is enough to see that numbers are positions")]
+enum Option8 {
+    None = 7,
+    Some = 9,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Key, DecodeKey, Value)]
@@ -144,6 +166,11 @@ fn a_struct_is_a_tuple() {
     assert_eq!((same_value(&Unit), same_value(&Color::Green)), (vec![], vec![1]));
     let reading = Reading { with: -0.5, bytes: "°C".into(), r#type: true };
     assert_eq!(same_value(&reading).len(), 8 + 3 + 1 + 1);
+    let request = Request { host: "a", path: "/", scheme: "https", method: Color::Red };
+    assert_eq!(request.with_key(<[u8]>::to_vec), b"a/https\0\x01\x01\x05");
+    let addr = ([192, 0, 2, 1], 53).into();
+    let marked = Marked::<String> { addr, pair: (1, Option8::Some), kind: Default::default() };
+    assert_eq!(same_value(&marked)[6..8], [1, 1]);
     assert_eq!(Color::from_value(&[2]), None);
     assert_eq!(Shape::from_value(&[0, 0]), None, "a variant without fields has no more bytes");
 }

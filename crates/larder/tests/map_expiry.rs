@@ -235,6 +235,12 @@ fn terms_are_not_touched() {
     writer.flush().unwrap();
     let second = |key| map.get_with_expiry(key).unwrap().unwrap().1;
     assert_eq!((second("exact"), second("whole")), (Some(Seconds(1_000_003)), None));
+    // A term is no version: any is newer than it.
+    map.insert_ttl("versioned", 1, ms(60_000)).unwrap();
+    assert!(map.cache().iter(map.now()).all(|entry| entry.version().is_none()));
+    writer.insert_if_newer(b"versioned", &7u64.to_le_bytes(), 1, Ttl::FOREVER, map.now()).unwrap();
+    writer.flush().unwrap();
+    assert_eq!(map.get("versioned"), Some(7));
     // A read would have begun its time to idle again.
     clock.advance(ms(6_000));
     assert_eq!((map.get("idle"), map.get("whole")), (None, Some(1)));
