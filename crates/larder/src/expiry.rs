@@ -11,9 +11,9 @@
 //! ```
 //!
 //! A read compares the time with an exact deadline; another is a whole second, which the engine knows.
-//! If the entry has a time to idle, and less of it is left
-//! than that, the read then moves the second of expiry: a write, once per sixteenth of the time to
-//! idle and key. A read of an entry without a term costs one comparison more than without this module.
+//! If the entry has a time to idle, and less than all of it is left, the read then moves the second of
+//! expiry: a write, at most once per key and sixteenth of the time to idle, and once per second of a
+//! short one. A read of an entry without a term costs one comparison.
 //!
 //! Invariants
 //! 1. The second of expiry is never later than the second in which the deadline has passed. So the
@@ -279,7 +279,8 @@ impl Term {
     }
 }
 
-/// A time to idle in 16 bits, rounded up by at most a part in 2,048; 0 for none, and for longer ones than fit.
+/// A time to idle in 16 bits, rounded up by at most a part in 2,048; 0 for none, and for a longer one
+/// than fits.
 fn idle_code(idle_s: u32) -> u16 {
     let mantissa_bits = IDLE_BITS - SHIFT_BITS;
     let shift = (u32::BITS - idle_s.leading_zeros()).saturating_sub(mantissa_bits);
