@@ -152,13 +152,9 @@ fn implementation(
     kind: Kind,
 ) -> TokenStream {
     let name = &input.ident;
-    let (trait_name, bytes_name) = match kind {
-        Kind::Key => (quote!(Key), quote!(BYTES)),
-        Kind::Value => (quote!(Value), quote!(VALUE_BYTES)),
-    };
-    let coding = Coding { krate, trait_name, bytes_name, kind };
+    let coding = Coding::of(kind, krate);
     let decodes_a_key = kind == Kind::Key && roles == [Role::Decode];
-    let implemented = if decodes_a_key { quote!(DecodeKey) } else { coding.trait_name.clone() };
+    let implemented = if decodes_a_key { &coding.decoder } else { &coding.encoder };
     let body = roles.iter().map(|role| match role {
         Role::Encode => coding.encode(shapes),
         Role::Decode => coding.decode(shapes),
@@ -207,26 +203,50 @@ fn mentions(tokens: TokenStream, names: &[Ident]) -> bool {
 /// What the generated code of keys and values has in common.
 struct Coding<'a> {
     krate: &'a Path,
-    trait_name: TokenStream,
-    bytes_name: TokenStream,
-    kind: Kind,
+    /// The trait that encodes, its method, and its constant with the number of bytes.
+    encoder: Ident,
+    encode: Ident,
+    bytes: Ident,
+    /// The trait that decodes, its method, and the type that it has.
+    decoder: Ident,
+    decode: Ident,
+    owned: TokenStream,
 }
 
-impl Coding<'_> {
+impl<'a> Coding<'a> {
+    fn of(kind: Kind, krate: &'a Path) -> Self {
+        let ([encoder, encode, bytes, decoder, decode], owned) = match kind {
+            Kind::Key => (
+                ["Key", "with_key", "BYTES", "DecodeKey", "from_key"],
+                quote!(
+                    type Owned = Self;
+                ),
+            ),
+            Kind::Value => {
+                (["Value", "with_value", "VALUE_BYTES", "Value", "from_value"], quote!())
+            }
+        };
+        Coding {
+            krate,
+            encoder: format_ident!("{encoder}"),
+            encode: format_ident!("{encode}"),
+            bytes: format_ident!("{bytes}"),
+            decoder: format_ident!("{decoder}"),
+            decode: format_ident!("{decode}"),
+            owned,
+        }
+    }
+
     /// The fixed number of bytes of a field's type, if any, as code.
     fn bytes_of(&self, ty: &Type) -> TokenStream {
-        let Coding { krate, trait_name, bytes_name, .. } = self;
-        quote_spanned!(ty.span()=> <#ty as #krate::#trait_name>::#bytes_name)
+        let Coding { krate, encoder, bytes, .. } = self;
+        quote_spanned!(ty.span()=> <#ty as #krate::#encoder>::#bytes)
     }
 
     /// The constant with the number of bytes, and the method that encodes.
     fn encode(&self, shapes: &[Shape]) -> TokenStream {
-        let Coding { krate, bytes_name, .. } = self;
+        let Coding { encode, bytes, .. } = self;
         let fixed = self.fixed(shapes);
-        let method = match self.kind {
-            Kind::Key => format_ident!("with_key"),
-            Kind::Value => format_ident!("with_value"),
-        };
         let arms = shapes.iter().map(|shape| self.encode_shape(shape));
         // A match on no variants needs the place itself.
         let body = if shapes.is_empty() {
@@ -235,14 +255,13 @@ impl Coding<'_> {
             quote!(match self { #(#arms)* })
         };
         quote! {
-            const #bytes_name: ::core::option::Option<usize> = #fixed;
+            const #bytes: ::core::option::Option<usize> = #fixed;
 
             #[inline]
-            fn #method<LarderResult>(
+            fn #encode<LarderResult>(
                 &self,
                 larder_with: impl ::core::ops::FnOnce(&[u8]) -> LarderResult,
             ) -> LarderResult {
-                use #krate::derived::{join as larder_join};
                 #body
             }
         }
@@ -265,7 +284,7 @@ impl Coding<'_> {
     /// An arm that passes the parts of one shape: closures within closures, since fields pass theirs
     /// so, too.
     fn encode_shape(&self, Shape { path, fields, tag }: &Shape) -> TokenStream {
-        let Coding { krate, trait_name, .. } = self;
+        let Coding { krate, encoder, encode, .. } = self;
         let parts = fields.iter().enumerate().map(|(at, Field { name, ty, .. })| {
             let is_open = match at + 1 == fields.len() {
                 true => quote!(false),
@@ -277,16 +296,9 @@ impl Coding<'_> {
             quote!((#name, #is_open))
         });
         let tag = tag.map(|tag| quote!((&[#tag], false),));
-        let mut code = quote!(larder_join(&[#tag #(#parts),*], larder_with));
+        let mut code = quote!(#krate::derived::join(&[#tag #(#parts),*], larder_with));
         for Field { name, ty, .. } in fields.iter().rev() {
-            code = match self.kind {
-                Kind::Key => {
-                    quote_spanned!(ty.span()=> #krate::#trait_name::with_key(#name, |#name| #code))
-                }
-                Kind::Value => {
-                    quote_spanned!(ty.span()=> #krate::#trait_name::with_value(#name, |#name| #code))
-                }
-            };
+            code = quote_spanned!(ty.span()=> #krate::#encoder::#encode(#name, |#name| #code));
         }
         let members = fields.iter().map(|field| &field.member);
         let names = fields.iter().map(|field| &field.name);
@@ -295,15 +307,7 @@ impl Coding<'_> {
 
     /// The method that decodes.
     fn decode(&self, shapes: &[Shape]) -> TokenStream {
-        let (owned, method) = match self.kind {
-            Kind::Key => (
-                quote!(
-                    type Owned = Self;
-                ),
-                format_ident!("from_key"),
-            ),
-            Kind::Value => (quote!(), format_ident!("from_value")),
-        };
+        let Coding { decode, owned, .. } = self;
         let body = match shapes {
             [shape @ Shape { tag: None, .. }] => self.decode_shape(shape),
             _ => {
@@ -322,23 +326,18 @@ impl Coding<'_> {
             #owned
 
             #[inline]
-            fn #method(larder_bytes: &[u8]) -> ::core::option::Option<Self> {
+            fn #decode(larder_bytes: &[u8]) -> ::core::option::Option<Self> {
                 #body
             }
         }
     }
 
     fn decode_shape(&self, Shape { path, fields, .. }: &Shape) -> TokenStream {
-        let krate = self.krate;
+        let Coding { krate, decoder, decode, .. } = self;
         let names: Vec<_> = fields.iter().map(|field| &field.name).collect();
         let all = fields.iter().map(|field| self.bytes_of(&field.ty));
-        let parts = fields.iter().map(|Field { member, name, ty }| match self.kind {
-            Kind::Key => quote_spanned! {ty.span()=>
-                #member: <#ty as #krate::DecodeKey>::from_key(#name)?
-            },
-            Kind::Value => quote_spanned! {ty.span()=>
-                #member: <#ty as #krate::Value>::from_value(#name)?
-            },
+        let parts = fields.iter().map(|Field { member, name, ty }| {
+            quote_spanned!(ty.span()=> #member: <#ty as #krate::#decoder>::#decode(#name)?)
         });
         quote! {
             let [#(#names),*] = #krate::derived::split(larder_bytes, [#(#all),*])?;

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use crate::build::Builder;
 use crate::cache::Cache;
 use crate::clock::Clock;
-use crate::codec::{Key, Value, is_engine_key, with_engine_key};
+use crate::codec::{Key, Rest, Value, is_engine_key, with_engine_key};
 use crate::error::Error;
 use crate::expiry::{Ends, Expiry, Stored};
 use crate::flight::Flight;
@@ -416,11 +416,15 @@ impl Inner {
     fn contains(&self, key: &[u8]) -> bool {
         let now = self.clock.now();
         with_engine_key(key, |key, rest| {
-            let is_there = |stored: Stored<'_>| {
-                rest.value_in(stored.value).is_some() && !stored.ends.is_past(&self.clock)
-            };
-            self.pool.get(key, now, |stored| stored.is_some_and(is_there))
+            self.pool.get(key, now, |stored| {
+                stored.and_then(|stored| self.alive(rest, stored)).is_some()
+            })
         })
+    }
+
+    /// The value in what is stored, if it is this key's and its deadline has not passed.
+    fn alive<'a>(&self, rest: Rest<'a>, stored: Stored<'a>) -> Option<&'a [u8]> {
+        rest.value_in(stored.value).filter(|_| !stored.ends.is_past(&self.clock))
     }
 
     /// Looks up at most [`KEYS_TOGETHER`] keys.

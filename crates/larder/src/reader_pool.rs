@@ -49,6 +49,7 @@ use crate::condition::Expected;
 use crate::error::Error;
 use crate::evicted::Batch;
 use crate::expiry::{Ends, Stored};
+use crate::hash::KeyHash;
 use crate::reader::Reader;
 use crate::time::Seconds;
 use crate::writer::Writer;
@@ -371,13 +372,23 @@ impl ReaderPool {
         now: Seconds,
         unreported: &mut Unreported<'_>,
     ) -> Result<bool, Error> {
-        let (hash, mut is_applied) = (self.cache.hash(key), true);
-        let (written, mut evicted) = self.write_then(
-            |writer| writer.change(hash, key, there, value, now),
-            |writer| is_applied = !writer.was_refused(hash),
-        );
+        let hash = self.cache.hash(key);
+        let change = |writer: &mut Writer| writer.change(hash, key, there, value, now);
+        let (is_applied, mut evicted) = self.write_unless_refused(hash, change);
         unreported.evicted.append(&mut evicted);
-        written.map(|()| is_applied)
+        is_applied
+    }
+
+    /// As [`ReaderPool::write_then`]; false if the operation, on a key with this hash, was refused.
+    fn write_unless_refused(
+        &self,
+        hash: KeyHash,
+        operate: impl FnMut(&mut Writer) -> Result<(), Error>,
+    ) -> (Result<bool, Error>, Batch) {
+        let mut is_applied = true;
+        let (written, evicted) =
+            self.write_then(operate, |writer| is_applied = !writer.was_refused(hash));
+        (written.map(|()| is_applied), evicted)
     }
 
     /// Lets an entry with a time to idle stay that long from now. A read within a read, which might wait
@@ -393,13 +404,10 @@ impl ReaderPool {
 
     /// Sets the second of expiry of the entry under a key; false if that entry has a term.
     pub fn touch(&self, key: &[u8], expires: u32) -> Result<bool, Error> {
-        let (hash, mut is_applied) = (self.cache.hash(key), true);
-        let (written, evicted) = self.write_then(
-            |writer| writer.touch_until(key, expires),
-            |writer| is_applied = !writer.was_refused(hash),
-        );
+        let touch = |writer: &mut Writer| writer.touch_until(key, expires);
+        let (is_applied, evicted) = self.write_unless_refused(self.cache.hash(key), touch);
         self.cache.report_evicted(evicted);
-        written.map(|()| is_applied)
+        is_applied
     }
 
     /// Nothing yet.

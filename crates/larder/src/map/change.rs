@@ -144,8 +144,8 @@ impl Inner {
     fn find<V: Value>(&self, key: &[u8]) -> Result<(Option<Expected>, Option<V>), Error> {
         with_engine_key(key, |engine_key, rest| {
             let found = self.found_at(engine_key)?;
-            let alive = found.as_ref().filter(|found| !found.ends.is_past(&self.clock));
-            let value = alive.and_then(|found| V::from_value(rest.value_in(&found.value)?));
+            let stored = found.as_ref().map(Expected::stored);
+            let value = stored.and_then(|stored| V::from_value(self.alive(rest, stored)?));
             Ok((found, value))
         })
     }
@@ -158,11 +158,9 @@ impl Inner {
     fn touch(&self, key: &[u8], ttl: Expiry) -> Result<bool, Error> {
         with_engine_key(key, |engine_key, rest| {
             loop {
-                let Some(found) = self.found_at(engine_key)?.filter(|found| {
-                    rest.value_in(&found.value).is_some() && !found.ends.is_past(&self.clock)
-                }) else {
-                    return Ok(false);
-                };
+                let found = self.found_at(engine_key)?;
+                let alive = |found: &Expected| self.alive(rest, found.stored()).is_some();
+                let Some(found) = found.filter(alive) else { return Ok(false) };
                 let ends = ttl.ends(&self.clock);
                 if ends.version.is_none() && !found.ends.has_term() {
                     // A write that comes between has its value touched, or none: as if it had come before
