@@ -59,6 +59,10 @@ const SHARDS_PER_CORE: usize = 4;
 /// Budget per shard of such a cache, at least: pages are 32 KiB then, and so the longest values.
 const SHARD_BUDGET_MIN_CORES: u64 = 12 << 20;
 
+/// Entries per shard of a cache that limits their number, at least: how many keys a shard gets varies by the square root of
+/// that, and a full one evicts.
+const SHARD_ENTRIES_MIN: u64 = 4096;
+
 const PAGE_BYTES_MAX: usize = 64 << 10;
 const PAGE_BYTES_MIN: usize = 1 << 10;
 /// Pages that an arena should have before its pages grow.
@@ -81,8 +85,11 @@ pub struct Builder {
     shards: Option<usize>,
     /// Then for this number of cores; `None`: whatever their number.
     cores: Option<usize>,
+    /// And then with at least these bytes of budget each.
+    shard_budget_min: u64,
     seed: u64,
     entry_bytes_mean: usize,
+    entries_max: Option<u64>,
     lag_operations: usize,
     policy: Policy,
     feedback: bool,
@@ -110,8 +117,10 @@ impl Default for Builder {
             readers_counted: None,
             shards: None,
             cores: None,
+            shard_budget_min: SHARD_BUDGET_MIN_CORES,
             seed: 0x1a7d_e25e_ed00_0001,
             entry_bytes_mean: 128,
+            entries_max: None,
             lag_operations: 0,
             policy: Policy::default(),
             feedback: true,
@@ -144,8 +153,9 @@ impl Builder {
     /// [`IndexMode::Replicated`]. Each has an equal part of the keys and of the budget, its own lock
     /// and its own log, so more shards let more cores write at once. An entry competes for room
     /// within its shard. So this number decides what is evicted, how small the budget may be, and how
-    /// long values may be on a small budget. Default: up to 4, with at least 32 MiB each; the number
-    /// of cores has no influence (but for [`crate::Map::builder`]).
+    /// long values may be on a small budget. Default: up to 4, with at least 32 MiB and, of
+    /// [`Builder::entries_max`], 4,096 entries each; the number of cores has no influence (but for
+    /// [`crate::Map::builder`] and [`crate::ObjectMap::builder`]).
     pub fn shards(mut self, count: usize) -> Self {
         self.shards = Some(count);
         self
@@ -155,6 +165,12 @@ impl Builder {
     /// unless [`Builder::shards`] states their number.
     pub(crate) fn for_cores(mut self, cores: usize) -> Self {
         self.cores = Some(cores);
+        self
+    }
+
+    /// Sets the least budget of those shards; `None`: enough for values of any length.
+    pub(crate) fn shard_budget_min(mut self, bytes: Option<u64>) -> Self {
+        self.shard_budget_min = bytes.unwrap_or(SHARD_BUDGET_MIN_CORES);
         self
     }
 
@@ -179,6 +195,14 @@ impl Builder {
     /// memory. Default: 128.
     pub fn entry_bytes_mean(mut self, bytes: usize) -> Self {
         self.entry_bytes_mean = bytes;
+        self
+    }
+
+    /// Limits the number of entries, in addition to their bytes. Each shard has an equal part, rounded down, and evicts
+    /// when that is used up: with 4,096 entries a shard, when 97 of 100 are there, and with fewer in more shards
+    /// ([`Builder::shards`]) earlier. The index is no larger than for that many. Default: as many as the budget holds.
+    pub fn entries_max(mut self, count: u64) -> Self {
+        self.entries_max = Some(count);
         self
     }
 
@@ -288,6 +312,9 @@ impl Builder {
         if !(16..=4096).contains(&self.entry_bytes_mean) {
             return Err(Error::Setting("entry_bytes_mean must be 16 to 4096"));
         }
+        if self.entries_max.is_some_and(|count| count < shards as u64) {
+            return Err(Error::Setting("entries_max must be at least 1, and 1 for each shard"));
+        }
         if self.lag_operations > 1 << 24 {
             return Err(Error::Setting("lag_operations must be at most 16777216"));
         }
@@ -355,6 +382,10 @@ impl Builder {
         Ok(())
     }
 
+    pub(crate) fn has_listener(&self) -> bool {
+        self.listener.is_some()
+    }
+
     fn wants_reads(&self) -> bool {
         self.feedback && self.policy.wants_reads()
     }
@@ -366,11 +397,12 @@ impl Builder {
     fn shard_count(&self) -> usize {
         let (wanted, budget_min) = match self.cores {
             None => (SHARDS_CHOSEN_MAX, SHARD_BUDGET_MIN),
-            Some(cores) => (cores.saturating_mul(SHARDS_PER_CORE), SHARD_BUDGET_MIN_CORES),
+            Some(cores) => (cores.saturating_mul(SHARDS_PER_CORE), self.shard_budget_min),
         };
         let is_shared = self.index_mode == IndexMode::Shared;
         let most = wanted.min(if is_shared { SHARDS_MAX } else { POSITION_SHARDS });
-        let carried = (self.budget / budget_min).clamp(1, most as u64) as usize;
+        let of_entries = self.entries_max.map_or(u64::MAX, |count| count / SHARD_ENTRIES_MIN);
+        let carried = (self.budget / budget_min).min(of_entries).clamp(1, most as u64) as usize;
         self.shards.unwrap_or(1 << carried.ilog2())
     }
 
@@ -460,8 +492,10 @@ impl Builder {
         let charge_max = entry_bytes * CHARGE_UNITS;
         let entries =
             entry_bytes.saturating_sub(self.opened_bytes(&classes)) / self.entry_bytes_mean as u64;
+        let entries_max =
+            self.entries_max.map_or(u64::MAX, |count| count / self.shard_count() as u64);
         // Each of at least 16 bytes, in at most 16 GiB.
-        let buckets = entries.div_ceil(WAYS_USED as u64).max(2) as usize;
+        let buckets = entries.min(entries_max).div_ceil(WAYS_USED as u64).max(2) as usize;
         let all = 0..classes.count() as u8;
         let charge_min = classes.charge(0);
         let charge_of_one = |class| classes.charge(class) + classes.opening(class);
@@ -484,7 +518,7 @@ impl Builder {
             },
             limits: Limits {
                 charge_max,
-                entries_max: (buckets * WAYS_USED) as u64,
+                entries_max: entries_max.min((buckets * WAYS_USED) as u64),
                 charge_min,
                 // With all of it, slots would be moved when no reader is behind.
                 pages_low: (reserve * 3 / 4) as u32,

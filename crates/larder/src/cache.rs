@@ -50,6 +50,7 @@ impl Cache {
     pub(crate) fn report_evicted(&self, mut evicted: Batch) {
         if let Some(notifier) = &self.shared.notifier {
             notifier.report(&mut evicted);
+            evicted.reuse();
         }
     }
 

@@ -23,7 +23,7 @@
 //!
 //! A cache without a listener pays nothing for this.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +34,8 @@ use crate::error::Error;
 
 const ENTRIES_MAX: usize = 256;
 const BYTES_MAX: usize = 64 << 10;
+/// Bytes of a batch whose memory is kept between two calls of a map.
+const SPARE_BYTES_MAX: usize = 4 << 10;
 
 /// Inserts from within a listener for each reported entry that such inserts did not evict.
 const INSERTS_EACH: usize = 4;
@@ -112,11 +114,26 @@ impl Batch {
 
     /// Adds the entries of another batch, which is empty afterwards.
     pub fn append(&mut self, other: &mut Batch) {
-        if self.is_empty() {
+        if other.is_empty() {
+            // Each keeps its memory.
+        } else if self.is_empty() {
             std::mem::swap(self, other);
         } else {
             self.bytes.append(&mut other.bytes);
             self.entries.append(&mut other.entries);
+        }
+    }
+
+    /// An empty batch, with memory that this thread used before, if there is some.
+    pub fn reused() -> Batch {
+        SPARE.try_with(Cell::take).unwrap_or_default()
+    }
+
+    /// Keeps the memory of an empty batch for this thread's next one, unless it is large: each shard and writer would come
+    /// to have as much.
+    pub fn reuse(self) {
+        if self.bytes.capacity() <= SPARE_BYTES_MAX && self.entries.capacity() <= ENTRIES_MAX {
+            let _ = SPARE.try_with(|spare| spare.set(self));
         }
     }
 
@@ -152,6 +169,8 @@ struct Call {
 }
 
 thread_local! {
+    /// The memory of this thread's last batch.
+    static SPARE: Cell<Batch> = const { Cell::new(Batch { bytes: Vec::new(), entries: Vec::new() }) };
     /// Of different caches, the innermost last.
     static CALLS: RefCell<Vec<Call>> = const { RefCell::new(Vec::new()) };
 }
@@ -324,6 +343,31 @@ mod tests {
         report(&mut Batch::default()).unwrap();
         assert_eq!(*reported.lock(), [(b"e".to_vec(), 1), (b"f".to_vec(), 0)]);
         assert!(!notifier.has_unreported.load(Ordering::Relaxed));
+    }
+
+    /// The memory of a batch is used for the next one, on each way through writers; that of a large one is not.
+    #[test]
+    fn memory_is_used_again() {
+        let notifier = Notifier::new(Listener(Arc::new(|_: Evicted<'_>| {})));
+        let (mut of_shard, mut of_queue) = (Batch::default(), Batch::default());
+        let mut at = Vec::new();
+        for value in [&[7; 100][..]; 6].into_iter().chain([&[7; 8000][..], &[7; 100]]) {
+            of_shard.push(b"a", value, Cause::Budget);
+            of_queue.append(&mut of_shard);
+            let mut taken = Batch::reused();
+            taken.append(&mut Batch::default());
+            taken.append(&mut of_queue);
+            at.push(taken.bytes.as_ptr());
+            notifier.report(&mut taken);
+            assert!(taken.is_empty());
+            taken.reuse();
+        }
+        let kept = [&of_shard, &of_queue, &Batch::reused()].map(|batch| batch.bytes.capacity());
+        assert!(kept.iter().all(|&bytes| bytes <= SPARE_BYTES_MAX), "{kept:?}");
+        at.truncate(6);
+        at.sort_unstable();
+        at.dedup();
+        assert!(at.len() <= 3, "of the shard, of the queue, and of the thread: {at:?}");
     }
 
     /// Evictions by a listener's own inserts are reported once each, after it returned and before

@@ -25,8 +25,8 @@
 //! explains why that is safe. `index` explains where an entry is, `policy` what is evicted, and
 //! `build` how the budget is divided.
 //!
-//! There are three APIs. The engine's own is a [`Reader`] and a [`Writer`] per core. [`Map`] is the
-//! simple one, for any thread or task. [`Typed`] stores objects instead of bytes. [`flight`]
+//! There are four APIs. The engine's own is a [`Reader`] and a [`Writer`] per core. [`Map`] is the
+//! simple one, for any thread or task; [`ObjectMap`] is the same for values that are `Clone`. [`Typed`] stores objects instead of bytes. [`flight`]
 //! coalesces loads of a key that many callers miss.
 //!
 //! The engine below these APIs has no clock (time is an argument), no threads and no I/O. A
@@ -121,7 +121,7 @@ pub use index::IndexMode;
 pub use iter::{Iter, OwnedEntry};
 #[cfg(feature = "derive")]
 pub use larder_derive::{DecodeKey, Key, Value};
-pub use map::{Change, LOADS_MAX, Map};
+pub use map::{Change, LOADS_MAX, Map, ObjectMap};
 pub use policy::Policy;
 pub use position::LogPosition;
 pub use reader::{Parked, Reader};

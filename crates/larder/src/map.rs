@@ -29,6 +29,7 @@
 
 mod change;
 mod loading;
+mod object_map;
 mod walk;
 
 use std::borrow::Borrow;
@@ -51,6 +52,7 @@ use crate::time::Seconds;
 use loading::Landed;
 
 pub use change::Change;
+pub use object_map::ObjectMap;
 
 /// Keys that can be loaded at once, at most. Further ones are loaded by each caller that misses,
 /// and not stored.

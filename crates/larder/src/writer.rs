@@ -83,12 +83,11 @@ impl Writer {
 
     /// The evictions since the last call, of a writer that does not report.
     pub(crate) fn take_evicted(&mut self) -> Batch {
-        let mut evicted = Batch::default();
-        if self.shared.notifier.is_some() {
-            for queue in &mut self.queues {
-                evicted.append(&mut queue.evicted);
-            }
+        if self.shared.notifier.is_none() {
+            return Batch::default();
         }
+        let mut evicted = Batch::reused();
+        self.queues.iter_mut().for_each(|queue| evicted.append(&mut queue.evicted));
         evicted
     }
 

@@ -8,7 +8,7 @@ use std::io;
 
 use crate::clock::resident_bytes;
 use crate::data::PAYLOAD_BYTES_MEAN;
-use crate::engine::{Engine, Simple, VARIANTS};
+use crate::engine::{Engine, Objects, Simple, VARIANTS};
 use crate::limit::{self, Limit};
 use crate::peer::{Peer, Shape};
 use crate::row::{Row, Unit};
@@ -74,7 +74,8 @@ pub fn own_entrants() -> Vec<Entrant> {
         Entrant::new(variant.name, variant.note, true, |shape| Engine::new(variant, shape))
     };
     let map = Entrant::new("larder, Map", "as `Map::new` makes it", true, Simple::new);
-    VARIANTS.iter().map(entrant).chain([map]).collect()
+    let objects = Entrant::new("larder, ObjectMap", "Arc values", true, Objects::new);
+    VARIANTS.iter().map(entrant).chain([map, objects]).collect()
 }
 
 /// The bare limit, which takes part on one thread only.

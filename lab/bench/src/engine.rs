@@ -2,10 +2,13 @@
 //!
 //! A handle of the engine is a writer and a reader, as a core has them. The reader syncs after every 1024 puts, and
 //! when a writer is stalled: that time is part of the measured time. [`Simple`] is the API that most programs use, a
-//! `Map` that all threads share.
+//! `Map` that all threads share; [`Objects`] is an `ObjectMap`.
+
+use std::sync::Arc;
 
 use larder::{
-    Builder, Cache, Clock, Error, IndexMode, Map, Policy, Reader, Seconds, Ttl, Value, Writer,
+    Builder, Cache, Clock, Error, IndexMode, Map, ObjectMap, Policy, Reader, Seconds, Ttl, Value,
+    Writer,
 };
 
 use crate::data::{KEY_BYTES, Key, VALUE_BYTES_MAX, number_of};
@@ -238,6 +241,44 @@ impl Handle for &Simple {
         if let Some(value) = Payload::from_value(value) {
             let _ = self.map.insert(key, value);
         }
+    }
+}
+
+/// An [`ObjectMap`] as its `new` makes it. Its objects are of the type that other caches of objects get.
+#[derive(Debug)]
+pub struct Objects(ObjectMap<Key, Arc<[u8]>>);
+
+impl Objects {
+    /// A map of the shape's number of entries.
+    pub fn new(shape: &Shape) -> Result<Objects, Error> {
+        let builder = ObjectMap::<Key, Arc<[u8]>>::builder(shape.entries as u64);
+        Ok(Objects(ObjectMap::build(builder.readers_max(shape.threads), Clock::system())?))
+    }
+}
+
+impl Peer for Objects {
+    type Handle<'a> = &'a Objects;
+
+    fn handle(&self) -> &Objects {
+        self
+    }
+}
+
+impl Handle for &Objects {
+    #[inline]
+    fn get(&mut self, key: &Key) -> Option<u64> {
+        self.0.get(key).map(|value| number_of(&value))
+    }
+
+    #[inline]
+    fn get_many(&mut self, keys: &[Key], mut each: impl FnMut(Option<u64>)) {
+        self.0.get_many(keys, |_, value| each(value.map(|value| number_of(&value))));
+    }
+
+    #[inline]
+    fn put(&mut self, key: &Key, value: &[u8]) {
+        // An object that is refused is missed by the check of the answers.
+        let _ = self.0.insert(key, value.into());
     }
 }
 

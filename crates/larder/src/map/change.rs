@@ -115,7 +115,10 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         K: Borrow<Q>,
     {
         let ttl = ttl.into();
-        key.with_key(|key| self.inner.touch(key, ttl))
+        key.with_key(|key| match self.inner.touch_in_place(key, ttl)? {
+            Some(is_touched) => Ok(is_touched),
+            None => self.inner.store_again(key, ttl),
+        })
     }
 
     /// Does what `decide` returns, which may be the same change every time.
@@ -127,19 +130,27 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        key.with_key(|key| {
-            loop {
-                let (found, there) = self.inner.find(key)?;
-                let change = decide(there.as_ref());
-                if self.inner.apply(key, found, there.is_some(), change.borrow())? {
-                    return Ok(there);
-                }
-            }
-        })
+        key.with_key(|key| self.inner.change(key, |there| Some(decide(there))))
     }
 }
 
 impl Inner {
+    /// Does what `decide` returns for the value of a key, and returns that value. `None`: the value is out of date, and
+    /// looked up again.
+    pub(super) fn change<V: Value, C: Borrow<Change<V>>>(
+        &self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<&V>) -> Option<C>,
+    ) -> Result<Option<V>, Error> {
+        loop {
+            let (found, there) = self.find(key)?;
+            let Some(change) = decide(there.as_ref()) else { continue };
+            if self.apply(key, found, there.is_some(), change.borrow())? {
+                return Ok(there);
+            }
+        }
+    }
+
     /// The entry under the engine's key, and its value if it is one of this key and type.
     fn find<V: Value>(&self, key: &[u8]) -> Result<(Option<Expected>, Option<V>), Error> {
         with_engine_key(key, |engine_key, rest| {
@@ -155,22 +166,35 @@ impl Inner {
         self.pool.cache().read_at_main(engine_key, self.clock.now(), copy)
     }
 
-    fn touch(&self, key: &[u8], ttl: Expiry) -> Result<bool, Error> {
+    /// Changes the second of expiry of a value where it is, and returns whether there is one. `None` if it must be
+    /// stored again instead.
+    pub(super) fn touch_in_place(&self, key: &[u8], ttl: Expiry) -> Result<Option<bool>, Error> {
+        with_engine_key(key, |engine_key, rest| {
+            loop {
+                let found = self.found_at(engine_key)?;
+                let alive = |found: &Expected| self.alive(rest, found.stored()).is_some();
+                let Some(found) = found.filter(alive) else { return Ok(Some(false)) };
+                let ends = ttl.ends(&self.clock);
+                if ends.version.is_some() || found.ends.has_term() {
+                    return Ok(None);
+                }
+                // A write that comes between has its value touched, or none: as if it had come before
+                // or after this. One with a term is refused (invariant 3 of `expiry`).
+                if self.pool.touch(engine_key, ends.expires)? {
+                    return Ok(Some(true));
+                }
+            }
+        })
+    }
+
+    /// Stores a value again, with another expiry; false if there is none.
+    fn store_again(&self, key: &[u8], ttl: Expiry) -> Result<bool, Error> {
         with_engine_key(key, |engine_key, rest| {
             loop {
                 let found = self.found_at(engine_key)?;
                 let alive = |found: &Expected| self.alive(rest, found.stored()).is_some();
                 let Some(found) = found.filter(alive) else { return Ok(false) };
-                let ends = ttl.ends(&self.clock);
-                if ends.version.is_none() && !found.ends.has_term() {
-                    // A write that comes between has its value touched, or none: as if it had come before
-                    // or after this. One with a term is refused (invariant 3 of `expiry`).
-                    if self.pool.touch(engine_key, ends.expires)? {
-                        return Ok(true);
-                    }
-                    continue;
-                }
-                let value = Some((&found.value[..], ends));
+                let value = Some((&found.value[..], ttl.ends(&self.clock)));
                 if self.pool.change(engine_key, Some(&found), value, self.clock.now())? {
                     return Ok(true);
                 }
@@ -225,21 +249,23 @@ impl Inner {
         })
     }
 
-    /// Stores a loaded value, unless there is one: a write that the load did not see came first.
+    /// Stores a loaded value, unless there is one: a write that the load did not see came first. True
+    /// if it is stored.
     pub(super) fn store_loaded<V: Value>(
         &self,
         key: &[u8],
         value: &V,
         ends: Ends,
         unreported: &mut Unreported<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         loop {
             let (found, there) = self.find::<V>(key)?;
+            if there.is_some() {
+                return Ok(false);
+            }
             let now = self.clock.now();
-            let is_done = there.is_some()
-                || self.write_over(key, found.as_ref(), Some(value), ends, now, unreported)?;
-            if is_done {
-                return Ok(());
+            if self.write_over(key, found.as_ref(), Some(value), ends, now, unreported)? {
+                return Ok(true);
             }
         }
     }

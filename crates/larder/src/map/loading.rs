@@ -20,17 +20,32 @@ use std::time::Duration;
 
 use super::{Inner, Map};
 use crate::codec::{Key, Value};
-use crate::expiry::Expiry;
+use crate::expiry::{Ends, Expiry};
 use crate::flight::{Begin, Token, Waiter};
 
 /// How long a load keeps other callers from loading the same key, in seconds.
 const LOAD_S_MAX: u32 = 30;
 
-/// What a load brought: a value's bytes, or an error of any type.
+/// What a load brought: a value's bytes, an object, or an error, both of any type.
 #[derive(Debug, Clone)]
 pub(super) enum Landed {
     Value(Arc<[u8]>),
+    Object(Arc<dyn Any + Send + Sync>),
     Failed(Arc<dyn Any + Send + Sync>),
+}
+
+/// A map that loads fill with values of `V`.
+pub(super) trait Fill<V> {
+    fn inner(&self) -> &Inner;
+
+    /// The value of a key.
+    fn look_up(&self, key: &[u8]) -> Option<V>;
+
+    /// The value that another caller's load brought; `None` if it is of another type.
+    fn shared(landed: &Landed) -> Option<V>;
+
+    /// Stores the loaded value of a key, and passes it to those who wait.
+    fn store(&self, token: Token<Landed>, key: &[u8], value: V, ends: Ends) -> V;
 }
 
 /// The result of a lookup that may load.
@@ -49,19 +64,149 @@ enum Next<V, E> {
     BeginAgain,
 }
 
-impl<V: Value, E: Send + Sync + 'static> Next<V, E> {
-    fn after(landed: Option<Landed>) -> Self {
+impl<V, E: Send + Sync + 'static> Next<V, E> {
+    fn after<M: Fill<V>>(landed: Option<Landed>) -> Self {
         match landed {
-            Some(Landed::Value(bytes)) => match V::from_value(&bytes) {
-                Some(value) => Next::Return(Ok(value)),
-                None => Next::Load,
-            },
             Some(Landed::Failed(error)) => match error.downcast::<E>() {
                 Ok(error) => Next::Return(Err(error)),
                 Err(_) => Next::BeginAgain,
             },
+            Some(landed) => match M::shared(&landed) {
+                Some(value) => Next::Return(Ok(value)),
+                None => Next::Load,
+            },
             None => Next::BeginAgain,
         }
+    }
+}
+
+/// The value of a key, or that of `load`, for threads.
+pub(super) fn load<V, T: Into<Expiry>, E: Send + Sync + 'static, M: Fill<V>>(
+    map: &M,
+    key: &[u8],
+    load: impl FnOnce() -> Result<(V, T), E>,
+) -> Result<V, Arc<E>> {
+    loop {
+        let mut waiter = match begin(map, key) {
+            Found::Value(value) => return Ok(value),
+            Found::Lead(token) => return land(map, token, load()),
+            Found::Full => break,
+            Found::Wait(waiter) => waiter,
+        };
+        // A load that needs its own result would wait forever.
+        if waiter.is_led_here() {
+            break;
+        }
+        let Poll::Ready(landed) = waiter.wait_for(Duration::from_secs(LOAD_S_MAX.into())) else {
+            break;
+        };
+        match Next::after::<M>(landed) {
+            Next::Return(result) => return result,
+            Next::Load => break,
+            Next::BeginAgain => {}
+        }
+    }
+    load().map(|(value, _)| value).map_err(Arc::new)
+}
+
+/// The value of a key, or that of `load`, for tasks.
+pub(super) async fn load_async<V, T: Into<Expiry>, E: Send + Sync + 'static, M: Fill<V>>(
+    map: &M,
+    key: &[u8],
+    load: impl Future<Output = Result<(V, T), E>>,
+) -> Result<V, Arc<E>> {
+    loop {
+        match begin(map, key) {
+            Found::Value(value) => return Ok(value),
+            Found::Lead(token) => return land(map, token, load.await),
+            Found::Full => break,
+            Found::Wait(waiter) => match Next::after::<M>(waiter.await) {
+                Next::Return(result) => return result,
+                Next::Load => break,
+                Next::BeginAgain => {}
+            },
+        }
+    }
+    load.await.map(|(value, _)| value).map_err(Arc::new)
+}
+
+fn begin<V>(map: &impl Fill<V>, key: &[u8]) -> Found<V> {
+    if let Some(value) = map.look_up(key) {
+        return Found::Value(value);
+    }
+    let Inner { flight, clock, .. } = map.inner();
+    match flight.begin(key, clock.now(), LOAD_S_MAX) {
+        Begin::Full => Found::Full,
+        Begin::Wait(waiter) => Found::Wait(waiter),
+        // Another caller's load may have landed between our miss and our lead.
+        Begin::Lead(token) => match map.look_up(key) {
+            Some(value) => Found::Value(value),
+            None => Found::Lead(token),
+        },
+    }
+}
+
+/// Stores a loaded value, and passes it or the error to those who wait.
+fn land<V, T: Into<Expiry>, E: Send + Sync + 'static>(
+    map: &impl Fill<V>,
+    token: Token<Landed>,
+    loaded: Result<(V, T), E>,
+) -> Result<V, Arc<E>> {
+    match loaded {
+        Ok((value, ttl)) => {
+            let key: Box<[u8]> = token.key().into();
+            Ok(map.store(token, &key, value, ttl.into().ends(&map.inner().clock)))
+        }
+        Err(error) => {
+            let error = Arc::new(error);
+            token.land(Landed::Failed(error.clone()), |_| {});
+            Err(error)
+        }
+    }
+}
+
+impl<K: ?Sized, V: Value> Fill<V> for Map<K, V> {
+    fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    fn look_up(&self, key: &[u8]) -> Option<V> {
+        self.inner.get(key, V::from_value).flatten()
+    }
+
+    fn shared(landed: &Landed) -> Option<V> {
+        match landed {
+            Landed::Value(bytes) => V::from_value(bytes),
+            _ => None,
+        }
+    }
+
+    fn store(&self, token: Token<Landed>, key: &[u8], value: V, ends: Ends) -> V {
+        let bytes = value.with_value(|bytes| Arc::<[u8]>::from(bytes));
+        // If it is refused, it is not stored; the waiters get it all the same.
+        self.inner.land_value(token, key, Landed::Value(bytes), &value, ends);
+        value
+    }
+}
+
+impl Inner {
+    /// Stores a loaded value, and passes what is shared of it to those who wait. True if it is stored.
+    pub(super) fn land_value<V: Value>(
+        &self,
+        token: Token<Landed>,
+        key: &[u8],
+        shared: Landed,
+        value: &V,
+        ends: Ends,
+    ) -> bool {
+        // Writes of this key wait for the store. So the listener is called after it: it may write, and
+        // it may wait for a thread that writes.
+        let mut unreported = self.pool.unreported();
+        let mut is_stored = false;
+        token.land(shared, |_| {
+            is_stored = matches!(self.store_loaded(key, value, ends, &mut unreported), Ok(true));
+        });
+        is_stored
     }
 }
 
@@ -126,30 +271,7 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         T: Into<Expiry>,
         E: Send + Sync + 'static,
     {
-        key.with_key(|bytes| {
-            loop {
-                let mut waiter = match self.inner.begin::<V>(bytes) {
-                    Found::Value(value) => return Ok(value),
-                    Found::Lead(token) => return self.inner.land(token, load()),
-                    Found::Full => break,
-                    Found::Wait(waiter) => waiter,
-                };
-                // A load that needs its own result would wait forever.
-                if waiter.is_led_here() {
-                    break;
-                }
-                let Poll::Ready(landed) = waiter.wait_for(Duration::from_secs(LOAD_S_MAX.into()))
-                else {
-                    break;
-                };
-                match Next::after(landed) {
-                    Next::Return(result) => return result,
-                    Next::Load => break,
-                    Next::BeginAgain => {}
-                }
-            }
-            load().map(|(value, _)| value).map_err(Arc::new)
-        })
+        key.with_key(|bytes| self::load(self, bytes, load))
     }
 
     /// As [`Map::get_or_insert_with`], for tasks of any runtime. Only the leader awaits `load`; the
@@ -205,65 +327,6 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         E: Send + Sync + 'static,
     {
         let bytes: Box<[u8]> = key.with_key(|bytes| bytes.into());
-        loop {
-            match self.inner.begin::<V>(&bytes) {
-                Found::Value(value) => return Ok(value),
-                Found::Lead(token) => return self.inner.land(token, load.await),
-                Found::Full => break,
-                Found::Wait(waiter) => match Next::after(waiter.await) {
-                    Next::Return(result) => return result,
-                    Next::Load => break,
-                    Next::BeginAgain => {}
-                },
-            }
-        }
-        load.await.map(|(value, _)| value).map_err(Arc::new)
-    }
-}
-
-impl Inner {
-    fn begin<V: Value>(&self, key: &[u8]) -> Found<V> {
-        let get = || self.get(key, V::from_value).flatten();
-        if let Some(value) = get() {
-            return Found::Value(value);
-        }
-        match self.flight.begin(key, self.clock.now(), LOAD_S_MAX) {
-            Begin::Full => Found::Full,
-            Begin::Wait(waiter) => Found::Wait(waiter),
-            // Another caller's load may have landed between our miss and our lead.
-            Begin::Lead(token) => match get() {
-                Some(value) => Found::Value(value),
-                None => Found::Lead(token),
-            },
-        }
-    }
-
-    /// Stores a loaded value, and passes it or the error to those who wait.
-    fn land<V: Value, T: Into<Expiry>, E: Send + Sync + 'static>(
-        &self,
-        token: Token<Landed>,
-        loaded: Result<(V, T), E>,
-    ) -> Result<V, Arc<E>> {
-        match loaded {
-            Ok((value, ttl)) => {
-                let key: Box<[u8]> = token.key().into();
-                let ends = ttl.into().ends(&self.clock);
-                let bytes = value.with_value(|bytes| Arc::<[u8]>::from(bytes));
-                // Writes of this key wait for the store. So the listener is called after it: it may write, and
-                // it may wait for a thread that writes.
-                let mut unreported = self.pool.unreported();
-                token.land(Landed::Value(bytes.clone()), |_| {
-                    // If it is refused, it is not stored; the waiters get it all the same.
-                    let _ = self.store_loaded(&key, &value, ends, &mut unreported);
-                });
-                drop(unreported);
-                Ok(value)
-            }
-            Err(error) => {
-                let error = Arc::new(error);
-                token.land(Landed::Failed(error.clone()), |_| {});
-                Err(error)
-            }
-        }
+        load_async(self, &bytes, load).await
     }
 }

@@ -1,11 +1,12 @@
 //! Walks over a map: [`Map::iter`] and [`Map::retain`]; and what they and listeners find, decoded.
 
 use super::Map;
-use crate::codec::{Value, with_key_of};
+use crate::codec::{Key, Value, with_key_of};
 use crate::condition::Expected;
 use crate::decode_key::DecodeKey;
 use crate::error::Error;
 use crate::iter::OwnedEntry;
+use crate::time::Seconds;
 
 impl<K: DecodeKey + ?Sized, V: Value> Map<K, V> {
     /// Copies of all keys and values, a few at a time, in no order to rely on. One that is
@@ -39,22 +40,15 @@ impl<K: DecodeKey + ?Sized, V: Value> Map<K, V> {
     /// # Ok::<(), larder::Error>(())
     /// ```
     pub fn retain(&self, mut keep: impl FnMut(&K::Owned, &V) -> bool) -> Result<u64, Error> {
-        let mut removed = 0;
         self.inner.flight.supersede_all();
-        let mut entries = self.cache().iter(self.now());
-        for entry in entries.by_ref() {
-            if entry.ends().is_past(&self.inner.clock)
-                || Self::decode(entry.key(), entry.value())
-                    .is_none_or(|(key, value)| keep(&key, &value))
-            {
-                continue;
-            }
-            let there = Expected { value: entry.value().into(), ends: entry.ends() };
-            let is_removed = self.inner.pool.change(entry.key(), Some(&there), None, self.now())?;
-            removed += u64::from(is_removed);
-        }
-        entries.was_whole()?;
-        Ok(removed)
+        self.remove_if(
+            || self.now(),
+            |entry| {
+                !entry.ends().is_past(&self.inner.clock)
+                    && Self::decode(entry.key(), entry.value())
+                        .is_some_and(|(key, value)| !keep(&key, &value))
+            },
+        )
     }
 
     /// The key and the value of bytes that an [`crate::OwnedEntry`] or an [`crate::Evicted`] of this
@@ -63,5 +57,52 @@ impl<K: DecodeKey + ?Sized, V: Value> Map<K, V> {
     /// or no `V`.
     pub fn decode(key: &[u8], value: &[u8]) -> Option<(K::Owned, V)> {
         with_key_of(key, value, |key, value| Some((K::from_key(key)?, V::from_value(value)?)))
+    }
+}
+
+impl<K: Key + ?Sized, V: Value> Map<K, V> {
+    /// Removes the values that have expired, and returns how many those were; a listener hears of each as removed. They need
+    /// not be removed, as they stay only until their memory is needed. One that is replaced meanwhile stays. The walk is
+    /// that of [`Map::iter`]: it takes a lock for 64 entries at a time, of all that there are. After an error, some are
+    /// removed.
+    ///
+    /// ```
+    /// use larder::{Clock, Map, Seconds, Ttl};
+    ///
+    /// let clock = Clock::manual(Seconds(1));
+    /// let map: Map<str, u64> = Map::build(Map::<str, u64>::builder().budget(1 << 20), clock.clone())?;
+    /// map.insert_ttl("lynx", 7, Ttl::seconds(5))?;
+    /// clock.set(Seconds(6));
+    /// assert_eq!((map.get("lynx"), map.len()?), (None, 1));
+    /// assert_eq!((map.remove_expired()?, map.len()?), (1, 0));
+    /// # Ok::<(), larder::Error>(())
+    /// ```
+    pub fn remove_expired(&self) -> Result<u64, Error> {
+        let now = self.now();
+        let has_expired = |entry: &OwnedEntry| {
+            entry.expires().is_some_and(|expires| expires <= now)
+                || entry.ends().is_past(&self.inner.clock)
+        };
+        // At second 0 nothing has expired yet, so the engine finds all of them.
+        self.remove_if(|| Seconds(0), has_expired)
+    }
+
+    /// Removes the entries that have not expired by `now` and for which `leaves` returns true, and returns how many those were.
+    fn remove_if(
+        &self,
+        now: impl Fn() -> Seconds,
+        mut leaves: impl FnMut(&OwnedEntry) -> bool,
+    ) -> Result<u64, Error> {
+        let mut removed = 0;
+        let mut entries = self.cache().iter(now());
+        for entry in entries.by_ref() {
+            if leaves(&entry) {
+                let there = Expected { value: entry.value().into(), ends: entry.ends() };
+                let is_removed = self.inner.pool.change(entry.key(), Some(&there), None, now())?;
+                removed += u64::from(is_removed);
+            }
+        }
+        entries.was_whole()?;
+        Ok(removed)
     }
 }

@@ -1,0 +1,626 @@
+//! Values that are `Clone`: they are found as long as their key has them, and dropped when it no longer does.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use larder::{
+    Builder, Cause, Change, Clock, Error, Expiry, IndexMode, Map, ObjectMap, Policy, Seconds, Ttl,
+};
+use proptest::prelude::*;
+
+/// Objects of a test that are alive, clones included.
+#[derive(Clone, Default)]
+struct Alive(Arc<AtomicI64>);
+
+impl Alive {
+    fn object(&self, number: u64) -> Object {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Object { number, alive: self.clone() }
+    }
+
+    fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed).try_into().expect("what is dropped was alive")
+    }
+}
+
+struct Object {
+    number: u64,
+    alive: Alive,
+}
+
+impl Clone for Object {
+    fn clone(&self) -> Self {
+        self.alive.object(self.number)
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        self.alive.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn map<V: Clone + Send + Sync + 'static>(entries_max: u64) -> (ObjectMap<str, V>, Clock) {
+    let clock = Clock::manual(Seconds(1_000_000));
+    let builder = ObjectMap::<str, V>::builder(entries_max);
+    (ObjectMap::build(builder, clock.clone()).unwrap(), clock)
+}
+
+fn number(object: Option<Object>) -> Option<u64> {
+    object.map(|object| object.number)
+}
+
+/// The stub of an async runtime.
+fn ready<T>(future: impl Future<Output = T>) -> T {
+    match std::pin::pin!(future).poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
+    {
+        std::task::Poll::Ready(value) => value,
+        std::task::Poll::Pending => panic!("nothing here waits"),
+    }
+}
+
+/// Whatever ends the stay of an object in the map, it is dropped within that call.
+#[test]
+fn what_leaves_is_dropped() {
+    let alive = Alive::default();
+    let (map, clock) = map(100);
+    let long = "k".repeat(300);
+    for key in ["a", "", long.as_str()] {
+        map.insert(key, alive.object(1)).unwrap();
+        assert_eq!((number(map.get(key)), alive.count()), (Some(1), 1));
+        map.insert(key, alive.object(2)).unwrap();
+        assert_eq!((number(map.get(key)), alive.count()), (Some(2), 1), "replaced");
+        assert_eq!(number(map.replace(key, alive.object(3)).unwrap()), Some(2));
+        assert_eq!((number(map.get(key)), alive.count()), (Some(3), 1));
+        assert_eq!(number(map.take(key).unwrap()), Some(3));
+        assert_eq!((number(map.get(key)), alive.count()), (None, 0), "taken");
+        map.insert_ttl(key, alive.object(4), Ttl::seconds(10)).unwrap();
+        clock.advance(Duration::from_secs(10));
+        assert_eq!((number(map.get(key)), map.contains(key)), (None, false), "expired");
+        assert_eq!(map.get_with_expiry(key).unwrap().map(|(object, _)| object.number), None);
+        assert_eq!(number(map.take(key).unwrap()), None);
+        map.insert(key, alive.object(5)).unwrap();
+        assert_eq!(alive.count(), 1, "the expired one left");
+        map.remove(key).unwrap();
+        assert_eq!((map.contains(key), alive.count()), (false, 0), "removed");
+    }
+    for n in 0..50 {
+        map.insert(&n.to_string(), alive.object(n)).unwrap();
+    }
+    assert_eq!((map.retain(|_, object| object.number < 20).unwrap(), alive.count()), (30, 20));
+    map.clear().unwrap();
+    assert_eq!((map.len().unwrap(), alive.count()), (0, 0));
+    let expires = Seconds(map.now().0 + 5);
+    map.insert_ttl("a", alive.object(1), Ttl::seconds(5)).unwrap();
+    map.insert_ttl("b", alive.object(1), Duration::from_millis(2500)).unwrap();
+    let idle = Expiry::idle(Duration::from_secs(5));
+    map.insert_ttl("c", alive.object(1), idle).unwrap();
+    map.insert("d", alive.object(1)).unwrap();
+    let found = map.get_with_expiry("a").unwrap();
+    assert_eq!(found.map(|(object, expires)| (object.number, expires)), Some((1, Some(expires))));
+    clock.advance(Duration::from_millis(2499));
+    assert_eq!((map.remove_expired().unwrap(), alive.count()), (0, 4));
+    clock.advance(Duration::from_millis(1));
+    assert_eq!((map.remove_expired().unwrap(), alive.count()), (1, 3), "exact");
+    clock.advance(Duration::from_millis(4500));
+    assert_eq!((map.retain(|_, _| false).unwrap(), alive.count()), (1, 2), "a and c expired");
+    assert_eq!((map.remove_expired().unwrap(), alive.count()), (2, 0));
+    map.insert("a", alive.object(1)).unwrap();
+    let clone = map.clone();
+    drop(map);
+    assert_eq!(number(clone.get("a")), Some(1));
+    drop(clone);
+    assert_eq!(alive.count(), 0, "the map is gone");
+}
+
+/// As many objects as were asked for, and all of them if they are fewer; alive are those that are in it.
+#[test]
+fn the_number_is_limited() {
+    for entries_max in (1..20).chain([100, 5_000, 50_000]) {
+        let alive = Alive::default();
+        let map: ObjectMap<u64, Object> = ObjectMap::new(entries_max).unwrap();
+        for key in 0..entries_max * 3 {
+            map.insert(&key, alive.object(key)).unwrap();
+            let last = map.get(&key).expect("the last one stays");
+            assert_eq!(last.number, key);
+        }
+        let len = map.len().unwrap();
+        assert!(len <= entries_max && len * 100 >= entries_max * 95, "{len} of {entries_max}");
+        assert_eq!((alive.count(), map.iter().count() as u64), (len, len));
+        map.iter().for_each(|(key, object)| assert_eq!(object.number, key));
+    }
+    assert!(matches!(ObjectMap::<u64, u8>::new(0), Err(Error::Setting(_))));
+    assert!(matches!(ObjectMap::<u64, u8>::new(u64::MAX), Err(Error::Setting(_))));
+    let listens = ObjectMap::<u64, u8>::builder(10).on_evicted(|_| {});
+    assert!(matches!(
+        ObjectMap::<u64, u8>::build(listens, Clock::system()),
+        Err(Error::Setting(_))
+    ));
+    // Of a map of bytes, too; and there are not so many shards that they are unequal.
+    let builder = Map::<u64, u64>::builder().budget(64 << 20).entries_max(1000);
+    let map: Map<u64, u64> = Map::build(builder, Clock::system()).unwrap();
+    (0..3000).for_each(|key| map.insert(&key, key).unwrap());
+    assert_eq!((map.len().unwrap(), map.stats().unwrap().entries_max), (1000, 1000));
+    let shards = Map::<u64, u64>::builder().shards(8).entries_max(7);
+    assert!(matches!(shards.build(), Err(Error::Setting(_))));
+}
+
+/// Those who miss get what is loaded, on every way; it is stored, unless a write came first.
+#[test]
+fn loads() {
+    let alive = Alive::default();
+    let (map, clock) = map(100);
+    let second = Duration::from_secs(1);
+    assert_eq!(map.get_or_insert_with("a", || alive.object(1)).number, 1);
+    assert_eq!(map.get_or_insert_with("a", || unreachable!()).number, 1);
+    assert_eq!(map.get_or_insert_ttl_with("b", || (alive.object(2), second)).number, 2);
+    assert_eq!(ready(map.get_or_insert_async("c", async { alive.object(3) })).number, 3);
+    let load = async { (alive.object(4), Ttl::seconds(1)) };
+    assert_eq!(ready(map.get_or_insert_ttl_async("d", load)).number, 4);
+    let failed = map.try_get_or_insert_with("e", || Err::<Object, _>("no")).err();
+    assert_eq!((failed.as_deref(), map.contains("e")), (Some(&"no"), false));
+    let failed = ready(map.try_get_or_insert_async("e", async { Err::<Object, _>("no") })).err();
+    assert_eq!(failed.as_deref(), Some(&"no"));
+    assert_eq!((alive.count(), map.len().unwrap()), (4, 4));
+    clock.advance(second);
+    assert_eq!((map.contains("b"), map.contains("d"), map.contains("c")), (false, false, true));
+    // A write that comes while it is loaded is newer.
+    let loaded = map.get_or_insert_with("f", || {
+        map.insert("f", alive.object(6)).unwrap();
+        alive.object(5)
+    });
+    assert_eq!((loaded.number, number(map.get("f"))), (5, Some(6)));
+    drop(loaded);
+    let loaded = map.get_or_insert_with("g", || {
+        map.remove("g").unwrap();
+        alive.object(7)
+    });
+    assert_eq!((loaded.number, map.contains("g")), (7, false));
+    drop(loaded);
+    assert_eq!(alive.count(), 5, "a, b, c, d and f: what was not stored is dropped");
+    // Eight threads miss at once, and one loads.
+    let loads = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let load = || {
+                    std::thread::sleep(Duration::from_millis(20));
+                    alive.object(loads.fetch_add(1, Ordering::Relaxed))
+                };
+                assert_eq!(map.get_or_insert_with("h", load).number, 0);
+            });
+        }
+    });
+    assert_eq!(alive.count(), 6);
+}
+
+/// The listener gets each object with its key and the reason, and may use the map.
+#[test]
+fn what_leaves_is_reported() {
+    type Reports = Arc<Mutex<Vec<(String, u64, Cause)>>>;
+    let (reports, alive) = (Reports::default(), Alive::default());
+    static MAP: OnceLock<ObjectMap<str, Object>> = OnceLock::new();
+    let report = reports.clone();
+    let listener = move |key: String, object: Object, cause| {
+        report.lock().unwrap().push((key.clone(), object.number, cause));
+        let map = MAP.get().unwrap();
+        if key == "b" {
+            map.insert("by the listener", object).unwrap();
+        }
+    };
+    let clock = Clock::manual(Seconds(9));
+    let builder = ObjectMap::<str, Object>::builder(2);
+    let map = ObjectMap::build_reporting(builder, clock.clone(), listener).unwrap();
+    let map = MAP.get_or_init(|| map);
+    let reported = || std::mem::take(&mut *reports.lock().unwrap());
+    map.insert("a", alive.object(1)).unwrap();
+    map.insert("a", alive.object(2)).unwrap();
+    assert_eq!(reported(), [("a".to_owned(), 1, Cause::Replaced)]);
+    map.touch("a", Ttl::seconds(5)).unwrap();
+    assert_eq!(reported(), [], "it stays where it is");
+    map.remove("a").unwrap();
+    assert_eq!(reported(), [("a".to_owned(), 2, Cause::Removed)]);
+    map.insert("b", alive.object(3)).unwrap();
+    assert_eq!(number(map.take("b").unwrap()), Some(3));
+    assert_eq!(reported(), [("b".to_owned(), 3, Cause::Removed)]);
+    assert_eq!(number(map.get("by the listener")), Some(3));
+    map.clear().unwrap();
+    assert_eq!(reported(), [("by the listener".to_owned(), 3, Cause::Removed)]);
+    (10..13).for_each(|n| map.insert(&n.to_string(), alive.object(n)).unwrap());
+    let evicted = reported();
+    assert_eq!(evicted.len(), 1);
+    assert_eq!((evicted[0].2, evicted[0].1.to_string()), (Cause::Budget, evicted[0].0.clone()));
+    assert_eq!(alive.count(), map.len().unwrap());
+}
+
+/// An object that can't be stored is dropped, here since its insert comes from a listener that would never end.
+#[test]
+fn what_is_refused_is_dropped() {
+    static MAP: OnceLock<ObjectMap<u64, Object>> = OnceLock::new();
+    static REFUSED: AtomicU64 = AtomicU64::new(0);
+    let alive = Alive::default();
+    let makes = alive.clone();
+    let listener = move |key: u64, _: Object, _| {
+        let map = MAP.get().unwrap();
+        for result in [
+            map.insert(&(key + 1), makes.object(0)),
+            map.replace(&(key + 2), makes.object(0)).map(drop),
+        ] {
+            REFUSED.fetch_add(
+                u64::from(matches!(result, Err(Error::ListenerInserts))),
+                Ordering::Relaxed,
+            );
+        }
+        map.get_or_insert_with(&(key + 3), || makes.object(0));
+    };
+    let builder = ObjectMap::<u64, Object>::builder(5);
+    let map = ObjectMap::build_reporting(builder, Clock::system(), listener).unwrap();
+    let map = MAP.get_or_init(|| map);
+    (0..10).for_each(|key| map.insert(&(key * 1000), alive.object(0)).unwrap());
+    assert!(REFUSED.load(Ordering::Relaxed) > 0);
+    assert_eq!((alive.count(), map.len().unwrap()), (5, 5));
+}
+
+/// What the caller's code does in the middle of a call loses no object, and keeps none.
+#[test]
+fn callers_that_panic() {
+    static PANICS: AtomicU64 = AtomicU64::new(0);
+    struct Fragile(Object);
+    impl Clone for Fragile {
+        fn clone(&self) -> Self {
+            assert_eq!(PANICS.load(Ordering::Relaxed), 0, "told to");
+            Fragile(self.0.clone())
+        }
+    }
+    let alive = Alive::default();
+    let map: ObjectMap<u64, Fragile> = ObjectMap::new(100).unwrap();
+    let panics = |call: &dyn Fn()| {
+        PANICS.store(1, Ordering::Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
+        PANICS.store(0, Ordering::Relaxed);
+    };
+    map.insert(&1, Fragile(alive.object(1))).unwrap();
+    panics(&|| drop(map.get(&1)));
+    panics(&|| drop(map.take(&1)));
+    let changes = AtomicU64::new(0);
+    panics(&|| {
+        let change = |_: Option<&Fragile>| {
+            changes.fetch_add(1, Ordering::Relaxed);
+            Change::Keep
+        };
+        drop(map.compute(&1, change));
+    });
+    assert_eq!(changes.load(Ordering::Relaxed), 0, "the clone panicked before");
+    panics(&|| assert_eq!(map.iter().count(), 0));
+    panics(&|| drop(map.get_or_insert_with(&2, || Fragile(alive.object(2)))));
+    panics(&|| drop(map.get_or_insert_with(&2, || panic!("by the load"))));
+    assert_eq!((map.len().unwrap(), alive.count()), (1, 1));
+    assert_eq!(map.get_or_insert_with(&2, || Fragile(alive.object(2))).0.number, 2);
+    map.clear().unwrap();
+    assert_eq!(alive.count(), 0);
+    // A listener that panics has taken its object with it.
+    let listener = |_: u64, _: Fragile, _: Cause| panic!("by the listener");
+    let builder = ObjectMap::<u64, Fragile>::builder(10);
+    let map: ObjectMap<u64, _> =
+        ObjectMap::build_reporting(builder, Clock::system(), listener).unwrap();
+    map.insert(&1, Fragile(alive.object(1))).unwrap();
+    panics(&|| map.insert(&1, Fragile(alive.object(2))).unwrap());
+    assert_eq!(map.get(&1).map(|object| object.0.number), Some(2), "it was stored");
+    panics(&|| map.remove(&1).unwrap());
+    assert_eq!((map.contains(&1), alive.count()), (false, 0));
+}
+
+/// An object whose `clone` and `drop` use the map.
+#[test]
+fn objects_that_use_their_map() {
+    static MAP: OnceLock<ObjectMap<u64, Uses>> = OnceLock::new();
+    static DROPS: AtomicU64 = AtomicU64::new(0);
+    struct Uses(u64);
+    impl Clone for Uses {
+        fn clone(&self) -> Self {
+            if self.0 == 1 {
+                MAP.get().unwrap().remove(&1).unwrap();
+                assert!(!MAP.get().unwrap().contains(&1));
+            }
+            Uses(self.0 + 100)
+        }
+    }
+    impl Drop for Uses {
+        fn drop(&mut self) {
+            DROPS.fetch_add(1, Ordering::Relaxed);
+            if self.0 == 2 {
+                MAP.get().unwrap().insert(&3, Uses(3)).unwrap();
+            }
+        }
+    }
+    let map = MAP.get_or_init(|| ObjectMap::new(10).unwrap());
+    map.insert(&1, Uses(1)).unwrap();
+    assert_eq!(map.get(&1).map(|object| object.0), Some(101), "it was there when the call began");
+    assert!(map.get(&1).is_none());
+    map.insert(&2, Uses(2)).unwrap();
+    map.remove(&2).unwrap();
+    assert_eq!(DROPS.load(Ordering::Relaxed), 3, "the clone, the first and the second");
+    assert_eq!(map.get(&3).map(|object| object.0), Some(103));
+    let mut found = Vec::new();
+    map.get_many(&[2, 3, 1], |at, object| found.push((at, object.map(|object| object.0))));
+    assert_eq!(found, [(0, None), (1, Some(103)), (2, None)]);
+}
+
+/// A full map refuses a write for a moment when other threads hold what it needs.
+fn done<T>(result: Result<T, Error>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(Error::Stalled { .. } | Error::Starved) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn write_and_read(map: &ObjectMap<u64, Object>, alive: &Alive, thread: u64) {
+    let mut random = thread;
+    for _ in 0..if cfg!(debug_assertions) { 5_000 } else { 50_000 } {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let key = (random >> 33) % 60;
+        let is_its = |found: Option<Object>| {
+            assert!(found.is_none_or(|object| object.number % 60 == key));
+        };
+        let object = || alive.object(key + 60 * (random >> 50));
+        let second = Expiry::from(Ttl::seconds(1));
+        match (random >> 40) % 10 {
+            0 => drop(done(map.insert(&key, object()))),
+            1 => drop(done(map.insert_ttl(&key, object(), second))),
+            2 => drop(done(map.remove(&key))),
+            3 => is_its(done(map.take(&key)).flatten()),
+            4 => is_its(done(map.replace(&key, object())).flatten()),
+            5 => is_its(Some(map.get_or_insert_with(&key, object))),
+            6 => is_its(done(map.compute(&key, |_| Change::Update(object()))).flatten()),
+            7 => drop(done(map.touch(&key, Duration::from_millis(1500)))),
+            8 => map.get_many(&[key, key], |_, object| is_its(object)),
+            _ => is_its(map.get(&key)),
+        }
+    }
+}
+
+/// Threads that write and read the same few keys of a map that is too small for them: each finds the objects of the
+/// key it asked for, and those alive at the end are those in the map. With any number of shards, index and policy.
+#[test]
+fn threads_share_objects() {
+    type Change = fn(Builder) -> Builder;
+    let kinds: [Change; 4] = [
+        |builder| builder,
+        |builder| builder.budget(8 << 20).shards(4),
+        |builder| builder.policy(Policy::Fifo),
+        |builder| builder.budget(8 << 20).shards(2).index_mode(IndexMode::Replicated),
+    ];
+    for kind in kinds {
+        let alive = Alive::default();
+        let builder = kind(ObjectMap::<u64, Object>::builder(40));
+        let map: ObjectMap<u64, Object> = ObjectMap::build(builder, Clock::system()).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (map, alive) = (&map, &alive);
+                scope.spawn(move || write_and_read(map, alive, thread));
+            }
+        });
+        // Retirements that met a reader are done by the next one.
+        map.insert(&0, alive.object(0)).unwrap();
+        map.insert(&0, alive.object(0)).unwrap();
+        assert_eq!(alive.count(), map.len().unwrap());
+        map.clear().unwrap();
+        assert_eq!(alive.count(), 0);
+    }
+}
+
+/// Keys of all lengths, as many objects as were asked for; and several shards where there are thousands.
+#[test]
+fn keys_of_any_length() {
+    fn fill<const N: usize>(entries_max: u64) -> ObjectMap<[u8; N], u64> {
+        let map: ObjectMap<[u8; N], u64> = ObjectMap::new(entries_max).unwrap();
+        let key = |n: u64| {
+            let mut key = [7; N];
+            key[..8].copy_from_slice(&n.to_le_bytes());
+            key
+        };
+        (0..entries_max).for_each(|n| map.insert(&key(n), n).unwrap());
+        let found = (0..entries_max).filter(|n| map.get(&key(*n)) == Some(*n)).count() as u64;
+        assert!(found * 100 >= entries_max * 97, "{found} of {entries_max}, keys of {N}");
+        map
+    }
+    fill::<16>(10);
+    fill::<300>(3_000);
+    fill::<5_000>(1_000);
+    fill::<30_000>(100);
+    // Rounded down to an equal number for each shard, of which there are at least four.
+    let (few, many) = (fill::<16>(8_003), fill::<16>(40_003));
+    assert_eq!(few.stats().unwrap().entries_max, 8_003, "one shard");
+    assert!(many.stats().unwrap().entries_max <= 40_000, "several");
+    // Without a size that is known, keys of 32 bytes.
+    let texts: ObjectMap<str, u64> = ObjectMap::new(20_000).unwrap();
+    let key = |n: u64| format!("{n:032}");
+    (0..20_000).for_each(|n| texts.insert(&key(n), n).unwrap());
+    let found = (0..20_000).filter(|n| texts.get(&key(*n)) == Some(*n)).count();
+    assert!(found * 100 >= 20_000 * 97, "{found}");
+    let too_long = texts.insert(&"k".repeat(40_000), 0);
+    assert!(matches!(too_long, Err(Error::ValueTooLarge { .. })), "{too_long:?}");
+}
+
+/// A listener that panics in the middle of a call leaves each object either in the map or dropped, on every way.
+#[test]
+fn listeners_that_panic() {
+    static PANICS: AtomicU64 = AtomicU64::new(0);
+    let alive = Alive::default();
+    let listener = |_: u64, _: Object, _| {
+        let left = PANICS.load(Ordering::Relaxed);
+        PANICS.store(left.saturating_sub(1), Ordering::Relaxed);
+        assert_eq!(left, 0, "told to");
+    };
+    let builder = ObjectMap::<u64, Object>::builder(2);
+    let map: ObjectMap<u64, Object> =
+        ObjectMap::build_reporting(builder, Clock::system(), listener).unwrap();
+    let panics = |call: &dyn Fn()| {
+        PANICS.store(1, Ordering::Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
+        assert_eq!(PANICS.load(Ordering::Relaxed), 0);
+    };
+    let object = || alive.object(1);
+    map.insert(&1, object()).unwrap();
+    map.insert(&2, object()).unwrap();
+    for round in 0..3 {
+        let key = 10 * round;
+        let is_there = |key| assert_eq!(number(map.get(&key)), Some(1), "{key} was stored");
+        panics(&|| map.insert(&(key + 3), object()).unwrap());
+        is_there(key + 3);
+        panics(&|| drop(map.replace(&(key + 4), object())));
+        is_there(key + 4);
+        panics(&|| drop(map.compute(&(key + 5), |_| Change::Insert(object(), Expiry::NEVER))));
+        is_there(key + 5);
+        panics(&|| drop(map.get_or_insert_with(&(key + 6), object)));
+        is_there(key + 6);
+        panics(&|| drop(map.touch(&(key + 6), Duration::from_millis(50_500))));
+        is_there(key + 6);
+        assert_eq!((alive.count(), map.len().unwrap()), (2, 2));
+    }
+    panics(&|| drop(map.take(&26)));
+    panics(&|| map.clear().unwrap());
+    map.clear().unwrap();
+    assert_eq!(alive.count(), 0);
+}
+
+/// A key whose bytes are no key is not reported, and its object is dropped.
+#[test]
+fn keys_that_panic() {
+    use larder::{DecodeKey, Key};
+    struct Odd(u64);
+    impl Key for Odd {
+        fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+            self.0.with_key(with)
+        }
+    }
+    impl DecodeKey for Odd {
+        type Owned = u64;
+        fn from_key(bytes: &[u8]) -> Option<u64> {
+            match u64::from_key(bytes)? {
+                0 => None,
+                1 => panic!("told to"),
+                number => Some(number),
+            }
+        }
+    }
+    let (alive, reports) = (Alive::default(), Arc::new(AtomicU64::new(0)));
+    let reported = reports.clone();
+    let listener = move |_: u64, _: Object, _| {
+        reported.fetch_add(1, Ordering::Relaxed);
+    };
+    let builder = ObjectMap::<Odd, Object>::builder(10);
+    let map: ObjectMap<Odd, Object> =
+        ObjectMap::build_reporting(builder, Clock::system(), listener).unwrap();
+    (0..3).for_each(|n| map.insert(&Odd(n), alive.object(n)).unwrap());
+    map.remove(&Odd(0)).unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| map.remove(&Odd(1)))).is_err());
+    map.remove(&Odd(2)).unwrap();
+    assert_eq!((alive.count(), reports.load(Ordering::Relaxed)), (0, 1));
+}
+
+#[derive(Debug, Clone)]
+enum Act {
+    Insert(u8, Option<u16>),
+    Remove(u8),
+    Take(u8),
+    Add(u8),
+    Touch(u8, u16),
+    Load(u8),
+    Advance(u16),
+    Retain(u64),
+    Clear,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let key = || 0..6u8;
+    let ms = || prop::sample::select(vec![250u16, 999, 1000, 2000, 5500]);
+    prop::collection::vec(
+        prop_oneof![
+            4 => (key(), prop::option::of(ms())).prop_map(|(key, ms)| Act::Insert(key, ms)),
+            1 => key().prop_map(Act::Remove),
+            1 => key().prop_map(Act::Take),
+            2 => key().prop_map(Act::Add),
+            2 => (key(), ms()).prop_map(|(key, ms)| Act::Touch(key, ms)),
+            2 => key().prop_map(Act::Load),
+            2 => ms().prop_map(Act::Advance),
+            1 => (0..9u64).prop_map(Act::Retain),
+            1 => Just(Act::Clear),
+        ],
+        1..60,
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Every call does what it does to a map of numbers in a `Map`, which has its own model; and no object is alive that
+    /// is not in the map.
+    #[test]
+    fn as_a_map_of_numbers(acts in acts()) {
+        let alive = Alive::default();
+        let (objects, clock) = map::<Object>(100);
+        let numbers: Map<str, u64> = Map::build(Map::<str, u64>::builder().budget(1 << 20), clock.clone()).unwrap();
+        for (n, act) in acts.into_iter().enumerate() {
+            let n = n as u64;
+            let name = |key: u8| ["", "a", "b", "c", "d", &"long".repeat(100)][usize::from(key)].to_owned();
+            let ms = |ms: u16| Duration::from_millis(ms.into());
+            match act {
+                Act::Insert(key, ttl) => {
+                    let ttl = ttl.map_or(Expiry::NEVER, |ttl| ms(ttl).into());
+                    objects.insert_ttl(name(key).as_str(), alive.object(n), ttl).unwrap();
+                    numbers.insert_ttl(name(key).as_str(), n, ttl).unwrap();
+                }
+                Act::Remove(key) => {
+                    objects.remove(name(key).as_str()).unwrap();
+                    numbers.remove(name(key).as_str()).unwrap();
+                }
+                Act::Take(key) => {
+                    let (key, taken) = (name(key), number(objects.take(name(key).as_str()).unwrap()));
+                    prop_assert_eq!(taken, numbers.take(key.as_str()).unwrap());
+                }
+                Act::Add(key) => {
+                    let key = name(key);
+                    let before = objects.compute(key.as_str(), |there| match there {
+                        Some(object) if object.number % 7 == 0 => Change::Keep,
+                        Some(object) => Change::Update(alive.object(object.number + 1)),
+                        None => Change::Insert(alive.object(1), Ttl::seconds(3).into()),
+                    });
+                    let expected = numbers.compute(key.as_str(), |there| match there {
+                        Some(number) if number % 7 == 0 => Change::Keep,
+                        Some(number) => Change::Update(number + 1),
+                        None => Change::Insert(1, Ttl::seconds(3).into()),
+                    });
+                    prop_assert_eq!(number(before.unwrap()), expected.unwrap());
+                }
+                Act::Touch(key, ttl) => {
+                    let key = name(key);
+                    let touched = objects.touch(key.as_str(), ms(ttl)).unwrap();
+                    prop_assert_eq!(touched, numbers.touch(key.as_str(), ms(ttl)).unwrap());
+                }
+                Act::Load(key) => {
+                    let key = name(key);
+                    let loaded = objects.get_or_insert_with(key.as_str(), || alive.object(n)).number;
+                    prop_assert_eq!(loaded, numbers.get_or_insert_with(key.as_str(), || n));
+                }
+                Act::Advance(time) => drop(clock.advance(ms(time))),
+                Act::Retain(rest) => {
+                    let removed = objects.retain(|_, object| object.number % 9 != rest).unwrap();
+                    prop_assert_eq!(removed, numbers.retain(|_, number| number % 9 != rest).unwrap());
+                }
+                Act::Clear => {
+                    objects.clear().unwrap();
+                    numbers.clear().unwrap();
+                }
+            }
+            let of_objects = objects.iter().map(|(key, object)| (key, object.number));
+            prop_assert_eq!(of_objects.collect::<HashMap<_, _>>(), numbers.iter().collect());
+            prop_assert_eq!(alive.count(), objects.len().unwrap());
+            prop_assert_eq!(objects.len().unwrap(), numbers.len().unwrap());
+        }
+    }
+}
