@@ -13,8 +13,8 @@ pub(crate) enum When<'a> {
     Absent,
     /// As `Absent`; also if the entry's version is lower, or it has none.
     Newer,
-    /// An entry is under the key that has not expired, has this value, and ends like this.
-    Equal(&'a [u8], Ends),
+    /// An entry is under the key that has not expired, and is this one.
+    Equal(&'a Expected),
 }
 
 impl When<'_> {
@@ -27,23 +27,29 @@ impl When<'_> {
             When::Absent => there.is_some(),
             // `None` is less than any version.
             When::Newer => there.is_some_and(|there| Ends::of(&there).serial() >= version),
-            When::Equal(value, ends) => {
-                there.is_none_or(|there| there.value() != value || !ends.are_of(Ends::of(&there)))
-            }
+            When::Equal(expected) => there.is_none_or(|there| !expected.is(there)),
         }
     }
 }
 
 /// An entry as a caller found it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub value: Box<[u8]>,
     pub ends: Ends,
+    /// It is another one once its time to idle has begun again, by a read or an insert.
+    pub is_idle: bool,
 }
 
 impl Expected {
     pub fn of(slot: Slot<'_>) -> Self {
-        Expected { value: slot.value().into(), ends: Ends::of(&slot) }
+        Expected { value: slot.value().into(), ends: Ends::of(&slot), is_idle: false }
+    }
+
+    fn is(&self, there: Slot<'_>) -> bool {
+        let ends = Ends::of(&there);
+        let has_ends = if self.is_idle { self.ends == ends } else { self.ends.are_of(ends) };
+        there.value() == &*self.value && has_ends
     }
 
     pub fn stored(&self) -> Stored<'_> {
@@ -52,6 +58,6 @@ impl Expected {
 
     /// The condition that it is still there.
     pub fn when(&self) -> When<'_> {
-        When::Equal(&self.value, self.ends)
+        When::Equal(self)
     }
 }

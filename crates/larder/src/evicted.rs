@@ -132,7 +132,9 @@ impl Batch {
     /// Keeps the memory of an empty batch for this thread's next one, unless it is large: each shard and writer would come
     /// to have as much.
     pub fn reuse(self) {
-        if self.bytes.capacity() <= SPARE_BYTES_MAX && self.entries.capacity() <= ENTRIES_MAX {
+        debug_assert!(self.is_empty(), "its entries were reported");
+        let bytes = self.bytes.capacity();
+        if (1..=SPARE_BYTES_MAX).contains(&bytes) && self.entries.capacity() <= ENTRIES_MAX {
             let _ = SPARE.try_with(|spare| spare.set(self));
         }
     }
@@ -361,6 +363,12 @@ mod tests {
             notifier.report(&mut taken);
             assert!(taken.is_empty());
             taken.reuse();
+            // Another call, which reports nothing, loses nothing.
+            Batch::reused().reuse();
+            Batch::default().reuse();
+            let spare = Batch::reused();
+            assert_eq!(spare.bytes.capacity() > 0, value.len() <= 100, "{}", value.len());
+            spare.reuse();
         }
         let kept = [&of_shard, &of_queue, &Batch::reused()].map(|batch| batch.bytes.capacity());
         assert!(kept.iter().all(|&bytes| bytes <= SPARE_BYTES_MAX), "{kept:?}");

@@ -376,6 +376,7 @@ impl ReaderPool {
         let change = |writer: &mut Writer| writer.change(hash, key, there, value, now);
         let (is_applied, mut evicted) = self.write_unless_refused(hash, change);
         unreported.evicted.append(&mut evicted);
+        evicted.reuse();
         is_applied
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use larder::{Cache, Cause, Change, Clock, Error, Expiry, Map, Seconds, Ttl};
@@ -219,6 +219,27 @@ fn reads_disturb_no_change() {
         false
     });
     assert_eq!((kept.unwrap(), map.iter().count()), (2, 0), "c has expired");
+}
+
+/// What is inserted or read while expired values are removed stays, though it be the same value with the same time to idle.
+#[test]
+fn what_is_fresh_is_not_removed() {
+    static MAP: OnceLock<Map<str, u64>> = OnceLock::new();
+    let clock = Clock::manual(Seconds(1_000_000));
+    let insert = |key| MAP.get().unwrap().insert_ttl(key, 1, Expiry::idle(ms(5_000))).unwrap();
+    // Both again, when the first is removed.
+    let builder = Map::<str, u64>::builder().budget(1 << 20).on_removed(move |evicted| {
+        if evicted.cause == Cause::Removed {
+            ["a", "b"].into_iter().for_each(insert);
+        }
+    });
+    let map = MAP.get_or_init(|| Map::build(builder, clock.clone()).unwrap());
+    ["a", "b"].into_iter().for_each(insert);
+    assert_eq!(map.remove_expired().unwrap(), 0);
+    clock.advance(ms(20_000));
+    assert_eq!((map.get("a"), map.get("b")), (None, None));
+    assert_eq!(map.remove_expired().unwrap(), 1);
+    assert_eq!((map.get("a"), map.get("b"), map.len().unwrap()), (Some(1), Some(1), 2));
 }
 
 /// A touch in whole seconds never changes when an entry with a term ends, only that of `Map` does.

@@ -368,7 +368,7 @@ fn write_and_read(map: &ObjectMap<u64, Object>, alive: &Alive, thread: u64) {
         };
         let object = || alive.object(key + 60 * (random >> 50));
         let second = Expiry::from(Ttl::seconds(1));
-        match (random >> 40) % 10 {
+        match (random >> 40) % 11 {
             0 => drop(done(map.insert(&key, object()))),
             1 => drop(done(map.insert_ttl(&key, object(), second))),
             2 => drop(done(map.remove(&key))),
@@ -377,6 +377,7 @@ fn write_and_read(map: &ObjectMap<u64, Object>, alive: &Alive, thread: u64) {
             5 => is_its(Some(map.get_or_insert_with(&key, object))),
             6 => is_its(done(map.compute(&key, |_| Change::Update(object()))).flatten()),
             7 => drop(done(map.touch(&key, Duration::from_millis(1500)))),
+            9 => drop(done(map.remove_expired())),
             8 => map.get_many(&[key, key], |_, object| is_its(object)),
             _ => is_its(map.get(&key)),
         }
@@ -430,6 +431,7 @@ fn keys_of_any_length() {
     }
     fill::<16>(10);
     fill::<300>(3_000);
+    fill::<910>(30_000);
     fill::<5_000>(1_000);
     fill::<30_000>(100);
     // Rounded down to an equal number for each shard, of which there are at least four.
@@ -533,6 +535,7 @@ enum Act {
     Load(u8),
     Advance(u16),
     Retain(u64),
+    RemoveExpired,
     Clear,
 }
 
@@ -549,6 +552,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
             2 => key().prop_map(Act::Load),
             2 => ms().prop_map(Act::Advance),
             1 => (0..9u64).prop_map(Act::Retain),
+            1 => Just(Act::RemoveExpired),
             1 => Just(Act::Clear),
         ],
         1..60,
@@ -611,6 +615,11 @@ proptest! {
                 Act::Retain(rest) => {
                     let removed = objects.retain(|_, object| object.number % 9 != rest).unwrap();
                     prop_assert_eq!(removed, numbers.retain(|_, number| number % 9 != rest).unwrap());
+                }
+                Act::RemoveExpired => {
+                    let expired = objects.len().unwrap() - objects.iter().count() as u64;
+                    let removed = objects.remove_expired().unwrap();
+                    prop_assert_eq!((removed, numbers.remove_expired().unwrap()), (expired, expired));
                 }
                 Act::Clear => {
                     objects.clear().unwrap();

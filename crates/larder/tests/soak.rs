@@ -343,6 +343,7 @@ fn object_step(map: &Objects, clock: &Clock, random: &mut Random) {
             may_wait(map.retain(|_, _| random.below(20) > 0)).and(None)
         }
         28 if random.below(200) == 0 => may_wait(map.clear()).and(None),
+        28 if random.below(20) == 0 => may_wait(map.remove_expired()).and(None),
         29 if random.below(9) == 0 => {
             clock.advance(Duration::from_millis(random.below(900)));
             None

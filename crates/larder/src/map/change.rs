@@ -161,6 +161,18 @@ impl Inner {
         })
     }
 
+    /// True if this value is stored under a key, expired or not. It is no read.
+    pub(super) fn has<V: Value + PartialEq>(&self, key: &[u8], value: &V) -> bool {
+        with_engine_key(key, |engine_key, rest| {
+            let is_it = |entry: Entry<'_>| {
+                rest.value_in(entry.slot.value()).and_then(V::from_value).as_ref() == Some(value)
+            };
+            // At second 0 nothing has expired yet.
+            let found = self.pool.cache().read_at_main(engine_key, Seconds(0), is_it);
+            found.ok().flatten() == Some(true)
+        })
+    }
+
     fn found_at(&self, engine_key: &[u8]) -> Result<Option<Expected>, Error> {
         let copy = |entry: Entry<'_>| Expected::of(entry.slot);
         self.pool.cache().read_at_main(engine_key, self.clock.now(), copy)

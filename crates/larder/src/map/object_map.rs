@@ -22,7 +22,7 @@
 //! 2. An id is in the map once: an object that is stored again gets another one.
 //! 3. The caller's `clone` and functions run while no reader of the map is held.
 //!
-//! Bounds: the builder's budget for keys and ids; and in addition a cell of `size_of::<V>()` and about 16 bytes for each
+//! Bounds: the builder's budget for keys and ids; and in addition a cell of `size_of::<V>()` and about 28 bytes for each
 //! entry, and what the objects own.
 
 mod cells;
@@ -57,6 +57,8 @@ const SHORT_ENTRY_BYTES: usize = 1 << 10;
 /// Budget per shard, at least, of short entries. Below it, the spare slots of many writers are most of a shard
 /// (`docs/decisions/0025`).
 const SHORT_SHARD_BUDGET_MIN: u64 = 1 << 20;
+/// Entries from this size on need an eighth more, and a header of 32 bytes: sizes are rounded up.
+const ROUNDED_ENTRY_BYTES: usize = 128;
 /// Budget besides that of the entries: for small maps. Pages are 4 KiB then, or for the longest keys.
 const SHORT_BUDGET_MORE: u64 = 2 << 20;
 const LONG_BUDGET_MORE: u64 = 12 << 20;
@@ -70,10 +72,12 @@ const LONG_BUDGET_MORE: u64 = 12 << 20;
 /// * The limit is the number of objects, whatever they own: [`ObjectMap::new`]. Where a value is bytes, text or numbers, a
 ///   `Map` takes less memory, and counts all of it.
 /// * An object that leaves (evicted, removed or replaced) is dropped within the call that made it leave; if another thread
-///   is cloning it at that moment, by a later call that stores or removes one.
+///   is cloning it at that moment, by a later call that stores or removes one. What a load brought has further clones until
+///   all who waited for it have theirs.
 /// * One that has expired is no longer found, but stays until its room is needed, or until
 ///   [`ObjectMap::remove_expired`] is called.
-/// * `clone` may use the map. `drop` may, too, within the limits of a listener ([`Builder::on_evicted`]).
+/// * `clone` may use the map, but must not write its own key: a call that changes it would begin again, every time. `drop`
+///   may, too, but an object whose `drop` stores such objects would never end.
 /// * A key may be as long as a value of a `Map`: up to almost 32 KiB, and with a small budget less. A longer one is refused
 ///   with [`Error::ValueTooLarge`].
 pub struct ObjectMap<K: ?Sized, V> {
@@ -110,7 +114,9 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
         } else {
             (LONG_BUDGET_MORE, None)
         };
-        let budget = entries_max.saturating_mul(entry_bytes as u64 + ENTRY_BYTES_MORE);
+        let rounding = if entry_bytes < ROUNDED_ENTRY_BYTES { 0 } else { entry_bytes / 8 + 32 };
+        let all_bytes = (entry_bytes + rounding) as u64 + ENTRY_BYTES_MORE;
+        let budget = entries_max.saturating_mul(all_bytes);
         Map::<K, Id>::builder()
             .budget(budget.saturating_add(more))
             .entry_bytes_mean(entry_bytes.clamp(16, 4096))
@@ -141,7 +147,7 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
         }
         let map = Map::build(builder.on_removed(on_removed), clock)?;
         if map.cache().stats()?.entries_max > Cells::<V>::MAX / 2 {
-            return Err(Error::Setting("a map has at most 2147483136 objects: set entries_max"));
+            return Err(Error::Setting("a map has at most 2147483640 objects: set entries_max"));
         }
         Ok(ObjectMap { map, cells })
     }
@@ -428,7 +434,8 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
 
 impl<K: DecodeKey + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
     /// As [`ObjectMap::build`], and calls `on_removed` for each object that leaves, with its key and the reason, as
-    /// [`Builder::on_removed`] does; there it says what such a function may do. The map keeps no clone.
+    /// [`Builder::on_removed`] does; there it says what such a function may do. It gets the object itself, or a clone if
+    /// another thread is cloning it at that moment.
     ///
     /// ```
     /// use larder::{Cause, Clock, ObjectMap};
@@ -521,8 +528,9 @@ impl<V> Put<'_, V> {
 
 impl<V> Drop for Put<'_, V> {
     fn drop(&mut self) {
-        // A listener may panic after the object was stored, or after it was refused.
-        if self.map.get(self.key, Id::from_value).flatten() != Some(self.id) {
+        // A listener may panic after the object was stored, or after it was refused. (One that has then replaced the object
+        // itself does not hear of that.)
+        if !self.map.has(self.key, &self.id) {
             self.cells.retire(self.id);
         }
     }

@@ -41,14 +41,11 @@ impl<K: DecodeKey + ?Sized, V: Value> Map<K, V> {
     /// ```
     pub fn retain(&self, mut keep: impl FnMut(&K::Owned, &V) -> bool) -> Result<u64, Error> {
         self.inner.flight.supersede_all();
-        self.remove_if(
-            || self.now(),
-            |entry| {
-                !entry.ends().is_past(&self.inner.clock)
-                    && Self::decode(entry.key(), entry.value())
-                        .is_some_and(|(key, value)| !keep(&key, &value))
-            },
-        )
+        self.remove_if(false, |entry| {
+            !entry.ends().is_past(&self.inner.clock)
+                && Self::decode(entry.key(), entry.value())
+                    .is_some_and(|(key, value)| !keep(&key, &value))
+        })
     }
 
     /// The key and the value of bytes that an [`crate::OwnedEntry`] or an [`crate::Evicted`] of this
@@ -62,9 +59,9 @@ impl<K: DecodeKey + ?Sized, V: Value> Map<K, V> {
 
 impl<K: Key + ?Sized, V: Value> Map<K, V> {
     /// Removes the values that have expired, and returns how many those were; a listener hears of each as removed. They need
-    /// not be removed, as they stay only until their memory is needed. One that is replaced meanwhile stays. The walk is
-    /// that of [`Map::iter`]: it takes a lock for 64 entries at a time, of all that there are. After an error, some are
-    /// removed.
+    /// not be removed, as they stay only until their memory is needed. One that is replaced meanwhile stays, while those that
+    /// [`crate::Reader::get_stale`] would still find are removed. The walk is that of [`Map::iter`]: it takes a lock for 64
+    /// entries at a time, of all that there are. After an error, some are removed.
     ///
     /// ```
     /// use larder::{Clock, Map, Seconds, Ttl};
@@ -83,21 +80,24 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
             entry.expires().is_some_and(|expires| expires <= now)
                 || entry.ends().is_past(&self.inner.clock)
         };
-        // At second 0 nothing has expired yet, so the engine finds all of them.
-        self.remove_if(|| Seconds(0), has_expired)
+        self.remove_if(true, has_expired)
     }
 
-    /// Removes the entries that have not expired by `now` and for which `leaves` returns true, and returns how many those were.
+    /// Removes the entries for which `leaves` returns true, and returns how many those were. It is asked of those
+    /// that have not expired, or of all, to remove expired ones.
     fn remove_if(
         &self,
-        now: impl Fn() -> Seconds,
+        expired: bool,
         mut leaves: impl FnMut(&OwnedEntry) -> bool,
     ) -> Result<u64, Error> {
+        // At second 0 nothing has expired yet, so the engine finds all of them.
+        let now = || if expired { Seconds(0) } else { self.now() };
         let mut removed = 0;
         let mut entries = self.cache().iter(now());
         for entry in entries.by_ref() {
             if leaves(&entry) {
-                let there = Expected { value: entry.value().into(), ends: entry.ends() };
+                let (value, ends) = (entry.value().into(), entry.ends());
+                let there = Expected { value, ends, is_idle: expired };
                 let is_removed = self.inner.pool.change(entry.key(), Some(&there), None, now())?;
                 removed += u64::from(is_removed);
             }

@@ -14,8 +14,8 @@
 //!    nothing to clone. So a `clone` may use the map.
 //! 3. An id that was retired late is in the list of late ones until it has ended, even if a `clone` or a `drop` panics.
 //!
-//! Bounds: as many cells as objects lived at once, and one chunk of at most 16 KiB, or of one cell. Cost: a cell is the
-//! object, a lock and a generation; reading is two atomic additions to its line, which threads that read the same object
+//! Bounds: as many cells as objects lived at once, and one chunk of at most 16 KiB, or of one cell; 4 bytes for each that
+//! is free, 48 at most for each chunk. Cost: a cell is the object, a lock and a generation; reading is two atomic additions to its line, which threads that read the same object
 //! at once share, as they do the count of an `Arc`.
 
 use std::sync::OnceLock;
