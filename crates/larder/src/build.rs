@@ -23,28 +23,20 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use larder_mem::sync::CacheLines;
-use larder_mem::{CHARGE_UNITS, Classes, Config, HEADER_BYTES, Memory, Shard, WAYS};
+use larder_mem::{HEADER_BYTES, Memory, Shard, WAYS};
 use parking_lot::Mutex;
 
 use crate::cache::Cache;
-use crate::engine::{Counts, Limits, RECORDS_MAX, State};
+use crate::engine::{Counts, State};
 use crate::error::Error;
 use crate::evicted::{Batch, Evicted, Listener, Notifier};
-use crate::feedback::{FEEDBACK_BYTES, epoch_shift};
+use crate::feedback::epoch_shift;
 use crate::hash::Hasher;
 use crate::index::{Displaced, IndexMode, Placement};
 use crate::policy::Policy;
 use crate::position::POSITION_SHARDS;
 use crate::shared::{KEY_BYTES_MAX, PublishedLookups, Shared, VALUE_BYTES_MAX};
 use crate::time::{Seconds, SyncMode, Ticks};
-use shape::Shape;
-
-/// Log records per operation, on average, at most: an entry, an eviction, and a mask for one in
-/// five of each.
-const RECORDS_MEAN: usize = 3;
-
-/// Ways of ten that may be in use. At this load the index has no conflicts.
-const WAYS_USED: usize = 8;
 
 /// Shards of a cache, at most. One shard takes about ten million writes a second.
 const SHARDS_MAX: usize = 64;
@@ -59,21 +51,9 @@ const SHARDS_PER_CORE: usize = 4;
 /// Budget per shard of such a cache, at least: pages are 32 KiB then, and so the longest values.
 const SHARD_BUDGET_MIN_CORES: u64 = 12 << 20;
 
-/// Entries per shard of a cache that limits their number, at least: how many keys a shard gets varies by the square root of
-/// that, and a full one evicts.
+/// Entries per shard of a cache that limits their number, at least: how many keys a shard gets varies by the square
+/// root of that, and a full one evicts.
 const SHARD_ENTRIES_MIN: u64 = 4096;
-
-const PAGE_BYTES_MAX: usize = 64 << 10;
-const PAGE_BYTES_MIN: usize = 1 << 10;
-/// Pages that an arena should have before its pages grow.
-const PAGES_MIN: usize = 256;
-/// Fewer pages for entries than this make no useful cache.
-const PAGES_ENTRIES_MIN: usize = 16;
-/// Pages of the reserve, at least.
-const RESERVE_PAGES_MIN: usize = 8;
-/// The smallest slot that is leased in place, in bytes. Copying a smaller value costs about as much
-/// as counting a lease.
-const LEASE_SLOT_BYTES: usize = 1 << 10;
 
 /// The settings of a cache. See [`Cache::builder`].
 #[derive(Debug, Clone)]
@@ -198,9 +178,10 @@ impl Builder {
         self
     }
 
-    /// Limits the number of entries, in addition to their bytes. Each shard has an equal part, rounded down, and evicts
-    /// when that is used up: with 4,096 entries a shard, when 97 of 100 are there, and with fewer in more shards
-    /// ([`Builder::shards`]) earlier. The index is no larger than for that many. Default: as many as the budget holds.
+    /// Limits the number of entries, in addition to their bytes. Each shard has an equal part, rounded down, and
+    /// evicts when that is used up: with 4,096 entries a shard, when 97 of 100 are there, and with fewer in more
+    /// shards ([`Builder::shards`]) earlier. The index is no larger than for that many. Default: as many as the
+    /// budget holds.
     pub fn entries_max(mut self, count: u64) -> Self {
         self.entries_max = Some(count);
         self
@@ -409,124 +390,6 @@ impl Builder {
     /// The budget of one shard, in bytes.
     fn shard_budget(&self) -> u64 {
         self.budget / self.shard_count().max(1) as u64
-    }
-
-    /// The largest shape of a shard that fits the budget.
-    fn shape(&self) -> Result<Shape, Error> {
-        let mut page_bytes = PAGE_BYTES_MAX;
-        while page_bytes > PAGE_BYTES_MIN {
-            let shape = self.largest(page_bytes);
-            if let Some(shape) = shape.filter(|shape| shape.config.pages >= PAGES_MIN) {
-                return Ok(shape);
-            }
-            page_bytes /= 2;
-        }
-        self.largest(PAGE_BYTES_MIN).ok_or_else(|| Error::BudgetTooSmall {
-            bytes: self.budget,
-            bytes_min: self
-                .smallest()
-                .bytes(self.readers_paid())
-                .saturating_mul(self.shard_count() as u64),
-        })
-    }
-
-    fn smallest(&self) -> Shape {
-        self.shape_of(PAGE_BYTES_MIN, self.pages_min(PAGE_BYTES_MIN))
-    }
-
-    /// The most pages of `page_bytes` that fit, by bisection; the rest of the shape follows from
-    /// them.
-    fn largest(&self, page_bytes: usize) -> Option<Shape> {
-        let fits = |pages| {
-            self.shape_of(page_bytes, pages).bytes(self.readers_paid()) <= self.shard_budget()
-        };
-        let mut low = self.pages_min(page_bytes);
-        let mut high = (self.shard_budget() / page_bytes as u64) as usize + 1;
-        if high <= low || !fits(low) {
-            return None;
-        }
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            *(if fits(middle) { &mut low } else { &mut high }) = middle;
-        }
-        Some(self.shape_of(page_bytes, low))
-    }
-
-    /// Bytes that the leases of one shard may hold.
-    fn shard_lease_bytes(&self) -> u64 {
-        self.lease_bytes_max.div_ceil(self.shard_count() as u64)
-    }
-
-    fn pages_min(&self, page_bytes: usize) -> usize {
-        let entries = PAGES_ENTRIES_MIN + Classes::new(page_bytes).count();
-        self.reserve_pages(page_bytes, entries) + entries
-    }
-
-    /// Pages for retired slots that readers still hold. An insert that evicts retires one slot; a
-    /// quarter more is for slots larger than the mean.
-    fn reserve_pages(&self, page_bytes: usize, pages: usize) -> usize {
-        let lag_bytes = self.lag_operations as u64 * self.entry_bytes_mean as u64 * 5 / 4;
-        // Below 2^24 operations of 4 KiB and 8 GiB of leases, so the pages are fewer than 2^27.
-        let pages_of = |bytes: u64| bytes.div_ceil(page_bytes as u64) as usize;
-        (pages / 32).max(RESERVE_PAGES_MIN)
-            + pages_of(lag_bytes)
-            + pages_of(self.shard_lease_bytes())
-    }
-
-    /// Bytes that sizes near the mean, up to a third smaller or larger, are charged besides their
-    /// entries. This is an estimate, so that the index is not built for entries that the memory
-    /// won't hold.
-    fn opened_bytes(&self, classes: &Classes) -> u64 {
-        let near = self.entry_bytes_mean * 2 / 3..=self.entry_bytes_mean * 4 / 3;
-        let openings = (0..classes.count() as u8)
-            .filter(|&class| near.contains(&classes.size(class)))
-            .map(|class| classes.opening(class));
-        openings.sum::<u64>() / CHARGE_UNITS
-    }
-
-    fn shape_of(&self, page_bytes: usize, pages: usize) -> Shape {
-        let classes = Classes::new(page_bytes);
-        let reserve = self.reserve_pages(page_bytes, pages);
-        let entry_pages = pages.saturating_sub(reserve);
-        let entry_bytes = entry_pages as u64 * page_bytes as u64;
-        let charge_max = entry_bytes * CHARGE_UNITS;
-        let entries =
-            entry_bytes.saturating_sub(self.opened_bytes(&classes)) / self.entry_bytes_mean as u64;
-        let entries_max =
-            self.entries_max.map_or(u64::MAX, |count| count / self.shard_count() as u64);
-        // Each of at least 16 bytes, in at most 16 GiB.
-        let buckets = entries.min(entries_max).div_ceil(WAYS_USED as u64).max(2) as usize;
-        let all = 0..classes.count() as u8;
-        let charge_min = classes.charge(0);
-        let charge_of_one = |class| classes.charge(class) + classes.opening(class);
-        let evictions_max = all.map(charge_of_one).max().unwrap_or(0).div_ceil(charge_min) as usize;
-        let records_min =
-            2 * evictions_max + 4 * RECORDS_MAX as usize + RECORDS_MEAN * self.lag_operations;
-        let records_of_arena = (pages as u64 * page_bytes as u64 / 2048) as usize;
-        let log_records = records_min.max(records_of_arena).next_power_of_two();
-        Shape {
-            config: Config {
-                page_bytes,
-                pages,
-                buckets,
-                log_records,
-                readers_max: self.readers_max,
-                index_mode: self.index_mode.into(),
-                copy_buckets: 1024,
-                lease_bytes_max: self.shard_lease_bytes(),
-                lease_slot_bytes: LEASE_SLOT_BYTES,
-            },
-            limits: Limits {
-                charge_max,
-                entries_max: entries_max.min((buckets * WAYS_USED) as u64),
-                charge_min,
-                // With all of it, slots would be moved when no reader is behind.
-                pages_low: (reserve * 3 / 4) as u32,
-            },
-            reserve_bytes: reserve as u64 * page_bytes as u64,
-            policy: self.policy,
-            feedback_bytes: if self.wants_reads() { FEEDBACK_BYTES } else { 0 },
-        }
     }
 }
 

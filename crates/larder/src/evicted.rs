@@ -129,8 +129,8 @@ impl Batch {
         SPARE.try_with(Cell::take).unwrap_or_default()
     }
 
-    /// Keeps the memory of an empty batch for this thread's next one, unless it is large: each shard and writer would come
-    /// to have as much.
+    /// Keeps the memory of an empty batch for this thread's next one, unless it is large: each shard and writer
+    /// would come to have as much.
     pub fn reuse(self) {
         debug_assert!(self.is_empty(), "its entries were reported");
         let bytes = self.bytes.capacity();

@@ -25,9 +25,9 @@
 //! explains why that is safe. `index` explains where an entry is, `policy` what is evicted, and
 //! `build` how the budget is divided.
 //!
-//! There are four APIs. The engine's own is a [`Reader`] and a [`Writer`] per core. [`Map`] is the
-//! simple one, for any thread or task; [`ObjectMap`] is the same for values that are `Clone`. [`Typed`] stores objects instead of bytes. [`flight`]
-//! coalesces loads of a key that many callers miss.
+//! There are four APIs. The engine's own is a [`Reader`] and a [`Writer`] per core. [`Map`] is the simple one, for
+//! any thread or task; [`ObjectMap`] is the same for values that are `Clone`. [`Typed`] stores objects instead of
+//! bytes. [`flight`] coalesces loads of a key that many callers miss.
 //!
 //! The engine below these APIs has no clock (time is an argument), no threads and no I/O. A
 //! reader's `get` takes no lock and makes no atomic read-modify-write and no shared write. There is

@@ -221,7 +221,8 @@ fn reads_disturb_no_change() {
     assert_eq!((kept.unwrap(), map.iter().count()), (2, 0), "c has expired");
 }
 
-/// What is inserted or read while expired values are removed stays, though it be the same value with the same time to idle.
+/// What is inserted or read while expired values are removed stays, though it be the same value with the same time
+/// to idle.
 #[test]
 fn what_is_fresh_is_not_removed() {
     static MAP: OnceLock<Map<str, u64>> = OnceLock::new();

@@ -11,19 +11,19 @@
 //! # Ok::<(), larder::Error>(())
 //! ```
 //!
-//! A [`Map`] decides which keys stay. Its values are ids of objects that are in [`cells`]: it gives every guarantee of
-//! `Map` between threads, expiry, loads and changes. The engine reports each id that leaves, for whatever reason, and the
-//! object is dropped then, by the thread whose operation removed it, at the end of that operation.
+//! A [`Map`] decides which keys stay. Its values are ids of objects that are in [`cells`]: it gives every guarantee
+//! of `Map` between threads, expiry, loads and changes. The engine reports each id that leaves, for whatever
+//! reason, and the object is dropped then, by the thread whose operation removed it, at the end of that operation.
 //!
 //! Invariants
-//! 1. An id is in the map only while its object lives. It is reported when it has left the map; what was never stored is
-//!    retired by the operation that put it ([`Put`]), even one that panics. So a lookup that finds an id without its
-//!    object was overtaken by a removal, and looks again ([`ObjectMap::found`]).
+//! 1. An id is in the map only while its object lives. It is reported when it has left the map; what was never
+//!    stored is retired by the operation that put it ([`Put`]), even one that panics. So a lookup that finds an id
+//!    without its object was overtaken by a removal, and looks again ([`ObjectMap::found`]).
 //! 2. An id is in the map once: an object that is stored again gets another one.
 //! 3. The caller's `clone` and functions run while no reader of the map is held.
 //!
-//! Bounds: the builder's budget for keys and ids; and in addition a cell of `size_of::<V>()` and about 28 bytes for each
-//! entry, and what the objects own.
+//! Bounds: the builder's budget for keys and ids; and in addition a cell of `size_of::<V>()` and about 28 bytes for
+//! each entry, and what the objects own.
 
 mod cells;
 
@@ -63,23 +63,23 @@ const ROUNDED_ENTRY_BYTES: usize = 128;
 const SHORT_BUDGET_MORE: u64 = 2 << 20;
 const LONG_BUDGET_MORE: u64 = 12 << 20;
 
-/// A cache from `K` to objects that are cloned for each reader, for any number of threads and tasks. Cloning the map is
-/// cheap, and a clone is the same map.
+/// A cache from `K` to objects that are cloned for each reader, for any number of threads and tasks. Cloning the
+/// map is cheap, and a clone is the same map.
 ///
 /// The calls are those of [`Map`], but for `insert_many`, and those that need a value's bytes (`with`, `with_many`,
 /// `load_from`). What differs is this:
 ///
-/// * The limit is the number of objects, whatever they own: [`ObjectMap::new`]. Where a value is bytes, text or numbers, a
-///   `Map` takes less memory, and counts all of it.
-/// * An object that leaves (evicted, removed or replaced) is dropped within the call that made it leave; if another thread
-///   is cloning it at that moment, by a later call that stores or removes one. What a load brought has further clones until
-///   all who waited for it have theirs.
+/// * The limit is the number of objects, whatever they own: [`ObjectMap::new`]. Where a value is bytes, text or
+///   numbers, a `Map` takes less memory, and counts all of it.
+/// * An object that leaves (evicted, removed or replaced) is dropped within the call that made it leave; if another
+///   thread is cloning it at that moment, by a later call that stores or removes one. What a load brought has
+///   further clones until all who waited for it have theirs.
 /// * One that has expired is no longer found, but stays until its room is needed, or until
 ///   [`ObjectMap::remove_expired`] is called.
-/// * `clone` may use the map, but must not write its own key: a call that changes it would begin again, every time. `drop`
-///   may, too, but an object whose `drop` stores such objects would never end.
-/// * A key may be as long as a value of a `Map`: up to almost 32 KiB, and with a small budget less. A longer one is refused
-///   with [`Error::ValueTooLarge`].
+/// * `clone` may use the map, but must not write its own key: a call that changes it would begin again, every time.
+///   `drop` may, too, but an object whose `drop` stores such objects would never end.
+/// * A key may be as long as a value of a `Map`: up to almost 32 KiB, and with a small budget less. A longer one is
+///   refused with [`Error::ValueTooLarge`].
 pub struct ObjectMap<K: ?Sized, V> {
     map: Map<K, Id>,
     cells: Arc<Cells<V>>,
@@ -103,10 +103,10 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
         Self::build(Self::builder(entries_max), Clock::system())
     }
 
-    /// The settings of [`ObjectMap::new`]: those of [`Map::builder`], with [`Builder::entries_max`], and a budget that is
-    /// enough for as many keys of the type's size or of 32 bytes. For longer ones set [`Builder::budget`] and
-    /// [`Builder::entry_bytes_mean`] (a key and 20 bytes): of too long keys the map holds fewer. There are up to four shards
-    /// per core, so that threads seldom wait for each other, each with at least 4,096 entries.
+    /// The settings of [`ObjectMap::new`]: those of [`Map::builder`], with [`Builder::entries_max`], and a budget
+    /// that is enough for as many keys of the type's size or of 32 bytes. For longer ones set [`Builder::budget`]
+    /// and [`Builder::entry_bytes_mean`] (a key and 20 bytes): of too long keys the map holds fewer. There are up
+    /// to four shards per core, so that threads seldom wait for each other, each with at least 4,096 entries.
     pub fn builder(entries_max: u64) -> Builder {
         let entry_bytes = K::BYTES.unwrap_or(KEY_BYTES) + 20;
         let (more, shard_budget_min) = if entry_bytes <= SHORT_ENTRY_BYTES {
@@ -165,10 +165,11 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
         key.with_key(|key| self.look_up(key))
     }
 
-    /// As [`Map::get_many`]: looks many keys up together, and calls `each` in order, with the index of each key and a clone
-    /// of its object. `each` may use the map.
+    /// As [`Map::get_many`]: looks many keys up together, and calls `each` in order, with the index of each key and
+    /// a clone of its object. `each` may use the map.
     pub fn get_many<Q: Borrow<K>>(&self, keys: &[Q], mut each: impl FnMut(usize, Option<V>)) {
         for (number, keys) in keys.chunks(KEYS_TOGETHER).enumerate() {
+            // Cloned when no reader is held (invariant 3).
             let mut ids = [None; KEYS_TOGETHER];
             self.map.get_many(keys, |at, id| ids[at] = id);
             for (at, (key, id)) in keys.iter().zip(ids).enumerate() {
@@ -198,8 +199,8 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
         self.map.contains(key)
     }
 
-    /// Stores an object until it is replaced, removed or evicted. The error states whether it was stored; the object is
-    /// dropped then.
+    /// Stores an object until it is replaced, removed or evicted. The error states whether it was stored; the
+    /// object is dropped then.
     pub fn insert<Q: Key + ?Sized>(&self, key: &Q, object: V) -> Result<(), Error>
     where
         K: Borrow<Q>,
@@ -286,8 +287,8 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
         self.compute(key, |_| Change::Remove)
     }
 
-    /// Makes the object of a key expire `ttl` from now. False if there is none. If it had or gets an expiry that is exact,
-    /// or a time to idle, it is replaced by a clone.
+    /// Makes the object of a key expire `ttl` from now. False if there is none. If it had or gets an expiry that is
+    /// exact, or a time to idle, it is replaced by a clone.
     pub fn touch<Q: Key + ?Sized>(&self, key: &Q, ttl: impl Into<Expiry>) -> Result<bool, Error>
     where
         K: Borrow<Q>,
@@ -296,6 +297,7 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
         if let Some(is_touched) = key.with_key(|key| self.map.inner.touch_in_place(key, ttl))? {
             return Ok(is_touched);
         }
+        // A clone, so that the id is in the map once (invariant 2).
         let again = |there: Option<&V>| match there {
             Some(object) => Change::Insert(object.clone(), ttl),
             None => Change::Keep,
@@ -303,8 +305,8 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
         Ok(self.compute(key, again)?.is_some())
     }
 
-    /// Removes the objects that have expired, and returns how many those were: see [`Map::remove_expired`]. Call it now and
-    /// then if expired objects own something that others wait for.
+    /// Removes the objects that have expired, and returns how many those were: see [`Map::remove_expired`]. Call it
+    /// now and then if expired objects own something that others wait for.
     pub fn remove_expired(&self) -> Result<u64, Error> {
         self.map.remove_expired()
     }
@@ -434,8 +436,8 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
 
 impl<K: DecodeKey + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
     /// As [`ObjectMap::build`], and calls `on_removed` for each object that leaves, with its key and the reason, as
-    /// [`Builder::on_removed`] does; there it says what such a function may do. It gets the object itself, or a clone if
-    /// another thread is cloning it at that moment.
+    /// [`Builder::on_removed`] does; there it says what such a function may do. It gets the object itself, or a
+    /// clone if another thread is cloning it at that moment.
     ///
     /// ```
     /// use larder::{Cause, Clock, ObjectMap};
@@ -474,8 +476,8 @@ impl<K: DecodeKey + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
         self.map.iter().filter_map(|(key, id)| Some((key, self.cells.get(id)?)))
     }
 
-    /// As [`Map::retain`]: removes the objects for which `keep` returns false, and returns how many those were. It passes
-    /// over those that have expired: see [`ObjectMap::remove_expired`].
+    /// As [`Map::retain`]: removes the objects for which `keep` returns false, and returns how many those were. It
+    /// passes over those that have expired: see [`ObjectMap::remove_expired`].
     pub fn retain(&self, mut keep: impl FnMut(&K::Owned, &V) -> bool) -> Result<u64, Error> {
         // One whose object has left meanwhile is no longer there to be removed.
         self.map.retain(|key, id| self.cells.get(*id).is_none_or(|object| keep(key, &object)))
@@ -511,7 +513,8 @@ impl<K: ?Sized, V: Clone> ObjectMap<K, V> {
     }
 }
 
-/// An object that is being stored. If it is dropped, by an error or a panic, the object is retired, unless it is in the map.
+/// An object that is being stored. If it is dropped, by an error or a panic, the object is retired, unless it is in
+/// the map.
 struct Put<'a, V> {
     map: &'a Inner,
     cells: &'a Cells<V>,
@@ -528,8 +531,8 @@ impl<V> Put<'_, V> {
 
 impl<V> Drop for Put<'_, V> {
     fn drop(&mut self) {
-        // A listener may panic after the object was stored, or after it was refused. (One that has then replaced the object
-        // itself does not hear of that.)
+        // A listener may panic after the object was stored, or after it was refused. (One that has then replaced
+        // the object itself does not hear of that.)
         if !self.map.has(self.key, &self.id) {
             self.cells.retire(self.id);
         }

@@ -58,10 +58,11 @@ impl<K: DecodeKey + ?Sized, V: Value> Map<K, V> {
 }
 
 impl<K: Key + ?Sized, V: Value> Map<K, V> {
-    /// Removes the values that have expired, and returns how many those were; a listener hears of each as removed. They need
-    /// not be removed, as they stay only until their memory is needed. One that is replaced meanwhile stays, while those that
-    /// [`crate::Reader::get_stale`] would still find are removed. The walk is that of [`Map::iter`]: it takes a lock for 64
-    /// entries at a time, of all that there are. After an error, some are removed.
+    /// Removes the values that have expired, and returns how many those were; a listener hears of each as removed.
+    /// They need not be removed, as they stay only until their memory is needed. One that is replaced meanwhile
+    /// stays, while those that [`crate::Reader::get_stale`] would still find are removed. The walk is that of
+    /// [`Map::iter`]: it takes a lock for 64 entries at a time, of all that there are. After an error, some are
+    /// removed.
     ///
     /// ```
     /// use larder::{Clock, Map, Seconds, Ttl};

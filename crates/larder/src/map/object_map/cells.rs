@@ -7,16 +7,18 @@
 //! ```
 //!
 //! Invariants
-//! 1. A cell is in the list of free ones, or below it an object lives, or one thread owns it between both. So an object
-//!    is dropped once, by the thread that retires it, and under no lock.
-//! 2. The caller's code runs under the lock of a cell only to clone that cell's object, and nobody waits for that lock
-//!    but to clone: what retires does not wait ([`Cells::late`]), and what puts has a free cell, whose readers find
-//!    nothing to clone. So a `clone` may use the map.
-//! 3. An id that was retired late is in the list of late ones until it has ended, even if a `clone` or a `drop` panics.
+//! 1. A cell is in the list of free ones, or below it an object lives, or one thread owns it between both. So an
+//!    object is dropped once, by the thread that retires it, and under no lock.
+//! 2. The caller's code runs under the lock of a cell only to clone that cell's object, and no thread waits for that
+//!    lock but to clone: what retires does not wait ([`Cells::late`]), and what puts has a free cell, whose readers
+//!    find nothing to clone. So a `clone` may use the map.
+//! 3. An id that was retired late is in the list of late ones until it has ended, even if a `clone` or a `drop`
+//!    panics.
 //!
-//! Bounds: as many cells as objects lived at once, and one chunk of at most 16 KiB, or of one cell; 4 bytes for each that
-//! is free, 48 at most for each chunk. Cost: a cell is the object, a lock and a generation; reading is two atomic additions to its line, which threads that read the same object
-//! at once share, as they do the count of an `Arc`.
+//! Bounds: as many cells as objects lived at once, and one chunk of at most 16 KiB, or of one cell; 4 bytes for
+//! each that is free, 48 at most for each chunk. Cost: a cell is the object, a lock and a generation; reading is
+//! two atomic additions to its line, which threads that read the same object at once share, as they do the count of
+//! an `Arc`.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -172,13 +174,14 @@ impl<V> Cells<V> {
         }
         let object = held.object.take();
         drop(held);
+        // The caller drops it, under no lock (invariant 1).
         if object.is_some() {
             self.free.lock().cells.push(id.index);
         }
         Ok(object)
     }
 
-    /// Drops the objects that nobody clones any more.
+    /// Drops the objects that are not being cloned any more.
     #[inline]
     pub fn retire_late(&self) {
         if self.has_late.load(Ordering::Acquire) {
@@ -219,7 +222,7 @@ impl<V> Drop for Late<'_, V> {
 impl<V: Clone> Cells<V> {
     /// A clone of the object of an id, if that has not ended.
     pub fn get(&self, id: Id) -> Option<V> {
-        // Recursive: `clone` may look up the same object.
+        // Recursive: `clone` may look up the same object (invariant 2).
         let held = self.cell(id)?.0.read_recursive();
         if held.generation == id.generation { held.object.clone() } else { None }
     }
@@ -254,7 +257,8 @@ mod tests {
         assert_eq!(place(last), last_place);
     }
 
-    /// Small objects and large ones: each is under its id, and there are no more cells than are needed, but for a chunk.
+    /// Small objects and large ones: each is under its id, and there are no more cells than are needed, but for a
+    /// chunk.
     #[test]
     fn chunks_are_no_larger_than_needed() {
         fn fill<V: Clone + From<u16> + PartialEq + std::fmt::Debug>(chunk_bytes: usize) {
@@ -356,7 +360,7 @@ mod tests {
         assert_eq!(hooks.cells.free.lock().cells, [id.index]);
     }
 
-    /// A `drop` that panics loses its own object, and no other one.
+    /// A `drop` that panics loses its own object, and no other one (invariant 3).
     #[test]
     fn a_drop_that_panics() {
         let hooks = Arc::new(Hooks::default());

@@ -1,7 +1,8 @@
 //! Values that are `Clone`: they are found as long as their key has them, and dropped when it no longer does.
 
-use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+mod model;
+mod panics;
+
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -9,7 +10,6 @@ use std::time::Duration;
 use larder::{
     Builder, Cause, Change, Clock, Error, Expiry, IndexMode, Map, ObjectMap, Policy, Seconds, Ttl,
 };
-use proptest::prelude::*;
 
 /// Objects of a test that are alive, clones included.
 #[derive(Clone, Default)]
@@ -264,55 +264,6 @@ fn what_is_refused_is_dropped() {
     assert_eq!((alive.count(), map.len().unwrap()), (5, 5));
 }
 
-/// What the caller's code does in the middle of a call loses no object, and keeps none.
-#[test]
-fn callers_that_panic() {
-    static PANICS: AtomicU64 = AtomicU64::new(0);
-    struct Fragile(Object);
-    impl Clone for Fragile {
-        fn clone(&self) -> Self {
-            assert_eq!(PANICS.load(Ordering::Relaxed), 0, "told to");
-            Fragile(self.0.clone())
-        }
-    }
-    let alive = Alive::default();
-    let map: ObjectMap<u64, Fragile> = ObjectMap::new(100).unwrap();
-    let panics = |call: &dyn Fn()| {
-        PANICS.store(1, Ordering::Relaxed);
-        assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
-        PANICS.store(0, Ordering::Relaxed);
-    };
-    map.insert(&1, Fragile(alive.object(1))).unwrap();
-    panics(&|| drop(map.get(&1)));
-    panics(&|| drop(map.take(&1)));
-    let changes = AtomicU64::new(0);
-    panics(&|| {
-        let change = |_: Option<&Fragile>| {
-            changes.fetch_add(1, Ordering::Relaxed);
-            Change::Keep
-        };
-        drop(map.compute(&1, change));
-    });
-    assert_eq!(changes.load(Ordering::Relaxed), 0, "the clone panicked before");
-    panics(&|| assert_eq!(map.iter().count(), 0));
-    panics(&|| drop(map.get_or_insert_with(&2, || Fragile(alive.object(2)))));
-    panics(&|| drop(map.get_or_insert_with(&2, || panic!("by the load"))));
-    assert_eq!((map.len().unwrap(), alive.count()), (1, 1));
-    assert_eq!(map.get_or_insert_with(&2, || Fragile(alive.object(2))).0.number, 2);
-    map.clear().unwrap();
-    assert_eq!(alive.count(), 0);
-    // A listener that panics has taken its object with it.
-    let listener = |_: u64, _: Fragile, _: Cause| panic!("by the listener");
-    let builder = ObjectMap::<u64, Fragile>::builder(10);
-    let map: ObjectMap<u64, _> =
-        ObjectMap::build_reporting(builder, Clock::system(), listener).unwrap();
-    map.insert(&1, Fragile(alive.object(1))).unwrap();
-    panics(&|| map.insert(&1, Fragile(alive.object(2))).unwrap());
-    assert_eq!(map.get(&1).map(|object| object.0.number), Some(2), "it was stored");
-    panics(&|| map.remove(&1).unwrap());
-    assert_eq!((map.contains(&1), alive.count()), (false, 0));
-}
-
 /// An object whose `clone` and `drop` use the map.
 #[test]
 fn objects_that_use_their_map() {
@@ -446,190 +397,4 @@ fn keys_of_any_length() {
     assert!(found * 100 >= 20_000 * 97, "{found}");
     let too_long = texts.insert(&"k".repeat(40_000), 0);
     assert!(matches!(too_long, Err(Error::ValueTooLarge { .. })), "{too_long:?}");
-}
-
-/// A listener that panics in the middle of a call leaves each object either in the map or dropped, on every way.
-#[test]
-fn listeners_that_panic() {
-    static PANICS: AtomicU64 = AtomicU64::new(0);
-    let alive = Alive::default();
-    let listener = |_: u64, _: Object, _| {
-        let left = PANICS.load(Ordering::Relaxed);
-        PANICS.store(left.saturating_sub(1), Ordering::Relaxed);
-        assert_eq!(left, 0, "told to");
-    };
-    let builder = ObjectMap::<u64, Object>::builder(2);
-    let map: ObjectMap<u64, Object> =
-        ObjectMap::build_reporting(builder, Clock::system(), listener).unwrap();
-    let panics = |call: &dyn Fn()| {
-        PANICS.store(1, Ordering::Relaxed);
-        assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
-        assert_eq!(PANICS.load(Ordering::Relaxed), 0);
-    };
-    let object = || alive.object(1);
-    map.insert(&1, object()).unwrap();
-    map.insert(&2, object()).unwrap();
-    for round in 0..3 {
-        let key = 10 * round;
-        let is_there = |key| assert_eq!(number(map.get(&key)), Some(1), "{key} was stored");
-        panics(&|| map.insert(&(key + 3), object()).unwrap());
-        is_there(key + 3);
-        panics(&|| drop(map.replace(&(key + 4), object())));
-        is_there(key + 4);
-        panics(&|| drop(map.compute(&(key + 5), |_| Change::Insert(object(), Expiry::NEVER))));
-        is_there(key + 5);
-        panics(&|| drop(map.get_or_insert_with(&(key + 6), object)));
-        is_there(key + 6);
-        panics(&|| drop(map.touch(&(key + 6), Duration::from_millis(50_500))));
-        is_there(key + 6);
-        assert_eq!((alive.count(), map.len().unwrap()), (2, 2));
-    }
-    panics(&|| drop(map.take(&26)));
-    panics(&|| map.clear().unwrap());
-    map.clear().unwrap();
-    assert_eq!(alive.count(), 0);
-}
-
-/// A key whose bytes are no key is not reported, and its object is dropped.
-#[test]
-fn keys_that_panic() {
-    use larder::{DecodeKey, Key};
-    struct Odd(u64);
-    impl Key for Odd {
-        fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
-            self.0.with_key(with)
-        }
-    }
-    impl DecodeKey for Odd {
-        type Owned = u64;
-        fn from_key(bytes: &[u8]) -> Option<u64> {
-            match u64::from_key(bytes)? {
-                0 => None,
-                1 => panic!("told to"),
-                number => Some(number),
-            }
-        }
-    }
-    let (alive, reports) = (Alive::default(), Arc::new(AtomicU64::new(0)));
-    let reported = reports.clone();
-    let listener = move |_: u64, _: Object, _| {
-        reported.fetch_add(1, Ordering::Relaxed);
-    };
-    let builder = ObjectMap::<Odd, Object>::builder(10);
-    let map: ObjectMap<Odd, Object> =
-        ObjectMap::build_reporting(builder, Clock::system(), listener).unwrap();
-    (0..3).for_each(|n| map.insert(&Odd(n), alive.object(n)).unwrap());
-    map.remove(&Odd(0)).unwrap();
-    assert!(catch_unwind(AssertUnwindSafe(|| map.remove(&Odd(1)))).is_err());
-    map.remove(&Odd(2)).unwrap();
-    assert_eq!((alive.count(), reports.load(Ordering::Relaxed)), (0, 1));
-}
-
-#[derive(Debug, Clone)]
-enum Act {
-    Insert(u8, Option<u16>),
-    Remove(u8),
-    Take(u8),
-    Add(u8),
-    Touch(u8, u16),
-    Load(u8),
-    Advance(u16),
-    Retain(u64),
-    RemoveExpired,
-    Clear,
-}
-
-fn acts() -> impl Strategy<Value = Vec<Act>> {
-    let key = || 0..6u8;
-    let ms = || prop::sample::select(vec![250u16, 999, 1000, 2000, 5500]);
-    prop::collection::vec(
-        prop_oneof![
-            4 => (key(), prop::option::of(ms())).prop_map(|(key, ms)| Act::Insert(key, ms)),
-            1 => key().prop_map(Act::Remove),
-            1 => key().prop_map(Act::Take),
-            2 => key().prop_map(Act::Add),
-            2 => (key(), ms()).prop_map(|(key, ms)| Act::Touch(key, ms)),
-            2 => key().prop_map(Act::Load),
-            2 => ms().prop_map(Act::Advance),
-            1 => (0..9u64).prop_map(Act::Retain),
-            1 => Just(Act::RemoveExpired),
-            1 => Just(Act::Clear),
-        ],
-        1..60,
-    )
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// Every call does what it does to a map of numbers in a `Map`, which has its own model; and no object is alive that
-    /// is not in the map.
-    #[test]
-    fn as_a_map_of_numbers(acts in acts()) {
-        let alive = Alive::default();
-        let (objects, clock) = map::<Object>(100);
-        let numbers: Map<str, u64> = Map::build(Map::<str, u64>::builder().budget(1 << 20), clock.clone()).unwrap();
-        for (n, act) in acts.into_iter().enumerate() {
-            let n = n as u64;
-            let name = |key: u8| ["", "a", "b", "c", "d", &"long".repeat(100)][usize::from(key)].to_owned();
-            let ms = |ms: u16| Duration::from_millis(ms.into());
-            match act {
-                Act::Insert(key, ttl) => {
-                    let ttl = ttl.map_or(Expiry::NEVER, |ttl| ms(ttl).into());
-                    objects.insert_ttl(name(key).as_str(), alive.object(n), ttl).unwrap();
-                    numbers.insert_ttl(name(key).as_str(), n, ttl).unwrap();
-                }
-                Act::Remove(key) => {
-                    objects.remove(name(key).as_str()).unwrap();
-                    numbers.remove(name(key).as_str()).unwrap();
-                }
-                Act::Take(key) => {
-                    let (key, taken) = (name(key), number(objects.take(name(key).as_str()).unwrap()));
-                    prop_assert_eq!(taken, numbers.take(key.as_str()).unwrap());
-                }
-                Act::Add(key) => {
-                    let key = name(key);
-                    let before = objects.compute(key.as_str(), |there| match there {
-                        Some(object) if object.number % 7 == 0 => Change::Keep,
-                        Some(object) => Change::Update(alive.object(object.number + 1)),
-                        None => Change::Insert(alive.object(1), Ttl::seconds(3).into()),
-                    });
-                    let expected = numbers.compute(key.as_str(), |there| match there {
-                        Some(number) if number % 7 == 0 => Change::Keep,
-                        Some(number) => Change::Update(number + 1),
-                        None => Change::Insert(1, Ttl::seconds(3).into()),
-                    });
-                    prop_assert_eq!(number(before.unwrap()), expected.unwrap());
-                }
-                Act::Touch(key, ttl) => {
-                    let key = name(key);
-                    let touched = objects.touch(key.as_str(), ms(ttl)).unwrap();
-                    prop_assert_eq!(touched, numbers.touch(key.as_str(), ms(ttl)).unwrap());
-                }
-                Act::Load(key) => {
-                    let key = name(key);
-                    let loaded = objects.get_or_insert_with(key.as_str(), || alive.object(n)).number;
-                    prop_assert_eq!(loaded, numbers.get_or_insert_with(key.as_str(), || n));
-                }
-                Act::Advance(time) => drop(clock.advance(ms(time))),
-                Act::Retain(rest) => {
-                    let removed = objects.retain(|_, object| object.number % 9 != rest).unwrap();
-                    prop_assert_eq!(removed, numbers.retain(|_, number| number % 9 != rest).unwrap());
-                }
-                Act::RemoveExpired => {
-                    let expired = objects.len().unwrap() - objects.iter().count() as u64;
-                    let removed = objects.remove_expired().unwrap();
-                    prop_assert_eq!((removed, numbers.remove_expired().unwrap()), (expired, expired));
-                }
-                Act::Clear => {
-                    objects.clear().unwrap();
-                    numbers.clear().unwrap();
-                }
-            }
-            let of_objects = objects.iter().map(|(key, object)| (key, object.number));
-            prop_assert_eq!(of_objects.collect::<HashMap<_, _>>(), numbers.iter().collect());
-            prop_assert_eq!(alive.count(), objects.len().unwrap());
-            prop_assert_eq!(objects.len().unwrap(), numbers.len().unwrap());
-        }
-    }
 }
