@@ -184,15 +184,16 @@ fn loads() {
     // Eight threads miss at once, and one loads.
     let loads = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| {
-                let load = || {
-                    std::thread::sleep(Duration::from_millis(20));
-                    alive.object(loads.fetch_add(1, Ordering::Relaxed))
-                };
-                assert_eq!(map.get_or_insert_with("h", load).number, 0);
-            });
-        }
+        let look_up = || {
+            let load = || {
+                std::thread::sleep(Duration::from_millis(20));
+                alive.object(loads.fetch_add(1, Ordering::Relaxed))
+            };
+            assert_eq!(map.get_or_insert_with("h", load).number, 0);
+        };
+        // ThreadSanitizer sees a join, and not the end of a scope.
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(look_up)).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
     assert_eq!(alive.count(), 6);
 }
@@ -351,10 +352,12 @@ fn threads_share_objects() {
         let builder = kind(ObjectMap::<u64, Object>::builder(40));
         let map: ObjectMap<u64, Object> = ObjectMap::build(builder, Clock::system()).unwrap();
         std::thread::scope(|scope| {
-            for thread in 0..4 {
+            let spawn = |thread| {
                 let (map, alive) = (&map, &alive);
-                scope.spawn(move || write_and_read(map, alive, thread));
-            }
+                scope.spawn(move || write_and_read(map, alive, thread))
+            };
+            let threads: Vec<_> = (0..4).map(spawn).collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
         });
         // Retirements that met a reader are done by the next one.
         map.insert(&0, alive.object(0)).unwrap();
