@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use larder::{Cache, Cause, Change, Clock, Error, Expiry, Map, Seconds, Ttl};
+use larder_testkit::wait::ready;
 use proptest::prelude::*;
 
 fn map() -> (Map<str, u64>, Clock) {
@@ -19,15 +20,6 @@ fn builder() -> larder::Builder {
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
-}
-
-/// The stub of an async runtime.
-fn ready<T>(future: impl Future<Output = T>) -> T {
-    match std::pin::pin!(future).poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
-    {
-        std::task::Poll::Ready(value) => value,
-        std::task::Poll::Pending => panic!("nothing here waits"),
-    }
 }
 
 /// Every way in stores a value that lives for 250 ms, and every way out shows it that long.

@@ -38,3 +38,13 @@ pub fn until_so_or<S: Display>(show: impl Fn() -> S, mut is_so: impl FnMut() -> 
         thread::sleep(LOOK);
     }
 }
+
+/// What a future returns at its first poll: the stub of an async runtime, for those that wait for nothing. Panics if it
+/// waits.
+pub fn ready<T>(future: impl Future<Output = T>) -> T {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(value) => value,
+        std::task::Poll::Pending => panic!("nothing here waits"),
+    }
+}

@@ -12,7 +12,7 @@
 use std::borrow::Borrow;
 
 use super::{Inner, Map};
-use crate::codec::{Key, Value, with_engine_key};
+use crate::codec::{Key, Rest, Value, with_engine_key};
 use crate::condition::Expected;
 use crate::entry::Entry;
 use crate::error::Error;
@@ -178,14 +178,18 @@ impl Inner {
         self.pool.cache().read_at_main(engine_key, self.clock.now(), copy)
     }
 
+    /// The entry under the engine's key, if it is one of this key and has not expired.
+    fn alive_at(&self, engine_key: &[u8], rest: Rest<'_>) -> Result<Option<Expected>, Error> {
+        let alive = |found: &Expected| self.alive(rest, found.stored()).is_some();
+        Ok(self.found_at(engine_key)?.filter(alive))
+    }
+
     /// Changes the second of expiry of a value where it is, and returns whether there is one. `None` if it must be
     /// stored again instead.
     pub(super) fn touch_in_place(&self, key: &[u8], ttl: Expiry) -> Result<Option<bool>, Error> {
         with_engine_key(key, |engine_key, rest| {
             loop {
-                let found = self.found_at(engine_key)?;
-                let alive = |found: &Expected| self.alive(rest, found.stored()).is_some();
-                let Some(found) = found.filter(alive) else { return Ok(Some(false)) };
+                let Some(found) = self.alive_at(engine_key, rest)? else { return Ok(Some(false)) };
                 let ends = ttl.ends(&self.clock);
                 if ends.version.is_some() || found.ends.has_term() {
                     return Ok(None);
@@ -203,9 +207,7 @@ impl Inner {
     fn store_again(&self, key: &[u8], ttl: Expiry) -> Result<bool, Error> {
         with_engine_key(key, |engine_key, rest| {
             loop {
-                let found = self.found_at(engine_key)?;
-                let alive = |found: &Expected| self.alive(rest, found.stored()).is_some();
-                let Some(found) = found.filter(alive) else { return Ok(false) };
+                let Some(found) = self.alive_at(engine_key, rest)? else { return Ok(false) };
                 let value = Some((&found.value[..], ttl.ends(&self.clock)));
                 if self.pool.change(engine_key, Some(&found), value, self.clock.now())? {
                     return Ok(true);

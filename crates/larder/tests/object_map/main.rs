@@ -10,6 +10,7 @@ use std::time::Duration;
 use larder::{
     Builder, Cause, Change, Clock, Error, Expiry, IndexMode, Map, ObjectMap, Policy, Seconds, Ttl,
 };
+use larder_testkit::wait::ready;
 
 /// Objects of a test that are alive, clones included.
 #[derive(Clone, Default)]
@@ -51,15 +52,6 @@ fn map<V: Clone + Send + Sync + 'static>(entries_max: u64) -> (ObjectMap<str, V>
 
 fn number(object: Option<Object>) -> Option<u64> {
     object.map(|object| object.number)
-}
-
-/// The stub of an async runtime.
-fn ready<T>(future: impl Future<Output = T>) -> T {
-    match std::pin::pin!(future).poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
-    {
-        std::task::Poll::Ready(value) => value,
-        std::task::Poll::Pending => panic!("nothing here waits"),
-    }
 }
 
 /// Whatever ends the stay of an object in the map, it is dropped within that call.
@@ -139,7 +131,7 @@ fn the_number_is_limited() {
         ObjectMap::<u64, u8>::build(listens, Clock::system()),
         Err(Error::Setting(_))
     ));
-    // Of a map of bytes, too; and there are not so many shards that they are unequal.
+    // Of a map of bytes, too, whose few entries are in one shard.
     let builder = Map::<u64, u64>::builder().budget(64 << 20).entries_max(1000);
     let map: Map<u64, u64> = Map::build(builder, Clock::system()).unwrap();
     (0..3000).for_each(|key| map.insert(&key, key).unwrap());
