@@ -37,6 +37,7 @@ use crate::policy::Policy;
 use crate::position::POSITION_SHARDS;
 use crate::shared::{KEY_BYTES_MAX, PublishedLookups, Shared, VALUE_BYTES_MAX};
 use crate::time::{Seconds, SyncMode, Ticks};
+use shape::page_bytes_for;
 
 /// Shards of a cache, at most. One shard takes about ten million writes a second.
 const SHARDS_MAX: usize = 64;
@@ -48,8 +49,13 @@ const SHARD_BUDGET_MIN: u64 = 32 << 20;
 
 /// Shards for each core of a cache for many cores, so that two seldom want the same one at once.
 const SHARDS_PER_CORE: usize = 4;
-/// Budget per shard of such a cache, at least: pages are 32 KiB then, and so the longest values.
-const SHARD_BUDGET_MIN_CORES: u64 = 12 << 20;
+/// Pages of a shard of such a cache, at least. With smaller ones, the spare slots of many writers are most of what a
+/// shard has free (`docs/decisions/0025`).
+const PAGE_BYTES_MIN_CORES: usize = 4 << 10;
+/// Its pages where [`Builder::value_bytes_max`] is not stated: almost enough for the longest values.
+const PAGE_BYTES_UNSTATED: usize = 32 << 10;
+/// Its budget, at least, for each byte of its pages: most is arena, which then has the pages that it should have.
+const SHARD_BUDGET_PER_PAGE_BYTE: u64 = 384;
 
 /// Entries per shard of a cache that limits their number, at least: how many keys a shard gets varies by the square
 /// root of that, and a full one evicts.
@@ -65,10 +71,9 @@ pub struct Builder {
     shards: Option<usize>,
     /// Then for this number of cores; `None`: whatever their number.
     cores: Option<usize>,
-    /// And then with at least these bytes of budget each.
-    shard_budget_min: u64,
     seed: u64,
     entry_bytes_mean: usize,
+    value_bytes_max: Option<usize>,
     entries_max: Option<u64>,
     lag_operations: usize,
     policy: Policy,
@@ -97,9 +102,9 @@ impl Default for Builder {
             readers_counted: None,
             shards: None,
             cores: None,
-            shard_budget_min: SHARD_BUDGET_MIN_CORES,
             seed: 0x1a7d_e25e_ed00_0001,
             entry_bytes_mean: 128,
+            value_bytes_max: None,
             entries_max: None,
             lag_operations: 0,
             policy: Policy::default(),
@@ -148,12 +153,6 @@ impl Builder {
         self
     }
 
-    /// Sets the least budget of those shards; `None`: enough for values of any length.
-    pub(crate) fn shard_budget_min(mut self, bytes: Option<u64>) -> Self {
-        self.shard_budget_min = bytes.unwrap_or(SHARD_BUDGET_MIN_CORES);
-        self
-    }
-
     /// Seeds the hash. The same seed and operations result in the same entries. The default is
     /// fixed and public. If keys come from untrusted sources and runs need not repeat, use
     /// [`Builder::random_seed`].
@@ -175,6 +174,16 @@ impl Builder {
     /// memory. Default: 128.
     pub fn entry_bytes_mean(mut self, bytes: usize) -> Self {
         self.entry_bytes_mean = bytes;
+        self
+    }
+
+    /// States how long values are at most, up to 32 KiB ([`crate::VALUE_BYTES_MAX`]). Of a map's key with
+    /// more than 254 bytes, those after the first 247 count as value. Then such values are stored even on a budget
+    /// that is so small that they were too large for its pages, and longer ones where they happen to fit. If values
+    /// are short, a [`crate::Map`] with a small budget has more shards, so that more cores write at once. Default:
+    /// not stated; [`crate::Map::builder`] states it where both types have a fixed length.
+    pub fn value_bytes_max(mut self, bytes: usize) -> Self {
+        self.value_bytes_max = Some(bytes);
         self
     }
 
@@ -280,32 +289,9 @@ impl Builder {
 
     /// Maps the memory. If the budget is too small, the error states one that is large enough.
     pub fn build(self) -> Result<Cache, Error> {
-        if !(1..=1024).contains(&self.readers_max) {
-            return Err(Error::Setting("readers_max must be 1 to 1024"));
-        }
-        let shards = self.shard_count();
-        if !shards.is_power_of_two() || shards > SHARDS_MAX {
-            return Err(Error::Setting("shards must be a power of two, 1 to 64"));
-        }
-        if shards > POSITION_SHARDS && self.index_mode == IndexMode::Replicated {
-            return Err(Error::Setting("more than 8 shards need IndexMode::Shared"));
-        }
-        if !(16..=4096).contains(&self.entry_bytes_mean) {
-            return Err(Error::Setting("entry_bytes_mean must be 16 to 4096"));
-        }
-        if self.entries_max.is_some_and(|count| count < shards as u64) {
-            return Err(Error::Setting("entries_max must be at least 1, and 1 for each shard"));
-        }
-        if self.lag_operations > 1 << 24 {
-            return Err(Error::Setting("lag_operations must be at most 16777216"));
-        }
-        if self.lease_bytes_max > 8 << 30 {
-            return Err(Error::Setting("lease_bytes_max must be at most 8 GiB"));
-        }
-        if self.shard_budget() > 16 << 30 {
-            return Err(Error::Setting("a budget is at most 16 GiB per shard"));
-        }
+        self.check_settings()?;
         self.check_addresses(usize::BITS)?;
+        let shards = self.shard_count();
         let shape = self.shape()?;
         let config = shape.config;
         let placement = Placement::new(config.buckets, shards);
@@ -350,6 +336,38 @@ impl Builder {
         }))
     }
 
+    fn check_settings(&self) -> Result<(), Error> {
+        if !(1..=1024).contains(&self.readers_max) {
+            return Err(Error::Setting("readers_max must be 1 to 1024"));
+        }
+        let shards = self.shard_count();
+        if !shards.is_power_of_two() || shards > SHARDS_MAX {
+            return Err(Error::Setting("shards must be a power of two, 1 to 64"));
+        }
+        if shards > POSITION_SHARDS && self.index_mode == IndexMode::Replicated {
+            return Err(Error::Setting("more than 8 shards need IndexMode::Shared"));
+        }
+        if !(16..=4096).contains(&self.entry_bytes_mean) {
+            return Err(Error::Setting("entry_bytes_mean must be 16 to 4096"));
+        }
+        if self.value_bytes_max.is_some_and(|bytes| bytes > VALUE_BYTES_MAX) {
+            return Err(Error::Setting("value_bytes_max must be at most 32768"));
+        }
+        if self.entries_max.is_some_and(|count| count < shards as u64) {
+            return Err(Error::Setting("entries_max must be at least 1, and 1 for each shard"));
+        }
+        if self.lag_operations > 1 << 24 {
+            return Err(Error::Setting("lag_operations must be at most 16777216"));
+        }
+        if self.lease_bytes_max > 8 << 30 {
+            return Err(Error::Setting("lease_bytes_max must be at most 8 GiB"));
+        }
+        if self.shard_budget() > 16 << 30 {
+            return Err(Error::Setting("a budget is at most 16 GiB per shard"));
+        }
+        Ok(())
+    }
+
     /// Refuses a configuration that addresses of `address_bits` cannot reach. Any budget that
     /// passes is below half of all addresses. Products of numbers that need not fit the budget are
     /// computed in 64 bits.
@@ -376,15 +394,26 @@ impl Builder {
     }
 
     fn shard_count(&self) -> usize {
+        if let Some(count) = self.shards {
+            return count;
+        }
         let (wanted, budget_min) = match self.cores {
             None => (SHARDS_CHOSEN_MAX, SHARD_BUDGET_MIN),
-            Some(cores) => (cores.saturating_mul(SHARDS_PER_CORE), self.shard_budget_min),
+            Some(cores) => (cores.saturating_mul(SHARDS_PER_CORE), self.shard_budget_min()),
         };
         let is_shared = self.index_mode == IndexMode::Shared;
         let most = wanted.min(if is_shared { SHARDS_MAX } else { POSITION_SHARDS });
         let of_entries = self.entries_max.map_or(u64::MAX, |count| count / SHARD_ENTRIES_MIN);
         let carried = (self.budget / budget_min).min(of_entries).clamp(1, most as u64) as usize;
-        self.shards.unwrap_or(1 << carried.ilog2())
+        1 << carried.ilog2()
+    }
+
+    /// What a shard of a cache for many cores needs at least: pages for the longest values, and what each shard pays
+    /// for all of `lag_operations`.
+    fn shard_budget_min(&self) -> u64 {
+        let page_bytes = self.value_bytes_max.map_or(PAGE_BYTES_UNSTATED, page_bytes_for);
+        let page_bytes = page_bytes.max(PAGE_BYTES_MIN_CORES) as u64;
+        page_bytes * SHARD_BUDGET_PER_PAGE_BYTE + self.lag_bytes()
     }
 
     /// The budget of one shard, in bytes.
@@ -447,6 +476,42 @@ mod tests {
                 assert!(builder.build().unwrap().value_bytes_max(16) >= 32_700, "{budget}");
             }
         }
+    }
+
+    /// Short values need no large pages, so a small budget for many cores has more shards. Shards that pay for much lag
+    /// are fewer.
+    #[test]
+    fn short_values_have_more_shards() {
+        let builder = Builder::default().for_cores(2).index_mode(IndexMode::Shared);
+        let builder = builder.budget(16 << 20);
+        assert_eq!(builder.shard_count(), 1);
+        for (stated, chosen) in [(8, 8), (2000, 8), (10_000, 2), (VALUE_BYTES_MAX, 1)] {
+            let builder = builder.clone().value_bytes_max(stated);
+            assert_eq!(builder.shard_count(), chosen, "{stated}");
+            builder.build().unwrap();
+        }
+        let lagging = builder.value_bytes_max(8).lag_operations(10_000);
+        assert_eq!(lagging.shard_count(), 4);
+        lagging.build().unwrap();
+    }
+
+    /// Where values of the stated length don't fit, the budget is refused.
+    #[test]
+    fn stated_values_fit() {
+        for budget in [100 << 10, 1 << 20, 5 << 20, 100 << 20] {
+            for stated in [0, 100, 1000, 5000, 20_000, VALUE_BYTES_MAX] {
+                let builder = Builder::default().value_bytes_max(stated);
+                let cache = match builder.clone().budget(budget).build() {
+                    Err(Error::BudgetTooSmall { bytes_min, .. }) => {
+                        assert!(bytes_min > budget, "{bytes_min} for {stated}");
+                        builder.budget(bytes_min).build().unwrap()
+                    }
+                    built => built.unwrap(),
+                };
+                assert!(cache.value_bytes_max(KEY_BYTES_MAX) >= stated, "{stated} in {budget}");
+            }
+        }
+        assert!(Builder::default().value_bytes_max(VALUE_BYTES_MAX + 1).build().is_err());
     }
 
     /// A 32-bit machine refuses budgets and leases that its addresses do not reach. Of the largest

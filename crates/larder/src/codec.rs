@@ -336,6 +336,11 @@ pub(crate) fn with_key_of<R>(
     if is_its { with(&key, value) } else { None }
 }
 
+/// The length of the part of a key of `len` bytes that is stored in front of the value.
+pub(crate) fn rest_len(len: usize) -> usize {
+    if (1..KEY_BYTES_MAX).contains(&len) { 0 } else { len.saturating_sub(HEAD_BYTES) }
+}
+
 /// The bytes in front of a value that distinguish its key from others of the same digest.
 #[derive(Clone, Copy)]
 pub(crate) struct Rest<'a>(Option<(u32, &'a [u8])>);

@@ -7,6 +7,8 @@
 //! Bounds per operation: at most `charge_max_of_a_slot / 16` evictions and one displacement; two
 //! records per eviction, six for the rest.
 
+mod room;
+
 use std::cell::Cell;
 
 use larder_mem::{Main, OwnedSlot, Shard, Slot, Stalled, TAG_BITS_LOW, WAYS, prefetch_read};
@@ -23,9 +25,6 @@ use crate::time::{Seconds, is_dead};
 /// make five; a bucket conflict makes three.
 pub(crate) const RECORDS_MAX: u64 = 6;
 
-/// Slots moved per operation while memory is low.
-const MOVES_PER_STEP: usize = 8;
-
 /// The limits that the budget sets. Fixed at build.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
@@ -36,6 +35,8 @@ pub(crate) struct Limits {
     pub charge_min: u64,
     /// With fewer free pages than this, sparse pages are emptied; below half, writers hold few.
     pub pages_low: u32,
+    /// Bytes of free slots of a class that a writer takes at a time, several small ones or one large one.
+    pub spare_bytes: usize,
 }
 
 /// Counters of operations, stored at main.
@@ -378,59 +379,6 @@ impl Engine<'_> {
             return Some(way);
         }
         None
-    }
-
-    /// Empties sparse pages, a few slots per step, while few pages are free. Changes where entries
-    /// are in memory, never which entries there are.
-    fn maintain(&mut self) {
-        if !self.main.is_low(self.state.limits.pages_low) {
-            return;
-        }
-        if self.state.drain_rest > 0 {
-            self.state.drain_rest -= 1;
-            return;
-        }
-        let spare = self.shard.config().log_records as u64 / 4;
-        for step in 0..MOVES_PER_STEP {
-            if self.main.reserve(spare).is_err() || !self.move_one(true) {
-                // The search for a page to empty walks all pages, so it runs rarely.
-                self.state.drain_rest = if step == 0 { self.main.page_use().total / 4 } else { 0 };
-                return;
-            }
-        }
-    }
-
-    /// Copies one slot out of the page that is being emptied; false if there is none.
-    fn move_one(&mut self, start: bool) -> bool {
-        let Some(ticket) = self.main.next_to_move(start) else { return false };
-        let key = self.main.slot_to_move(&ticket).key();
-        let hash = self.state.hasher.hash(key);
-        let Some(found) = find(&self.main, &self.state.placement, hash, key) else { return false };
-        let (bucket, way) = (found.bucket, found.way);
-        debug_assert!(self.main.leads_to(bucket, way, &ticket), "a key has one live slot");
-        let moved = self.main.copy_forward(bucket, way);
-        self.state.counts.moved_slots += u64::from(moved);
-        moved
-    }
-
-    /// True while few pages are free. Writers then hold no slots in reserve.
-    pub fn is_tight(&self) -> bool {
-        self.main.page_use().free < self.state.limits.pages_low / 2
-    }
-
-    /// A free slot of `class`, if necessary by emptying a page now.
-    pub fn alloc(&mut self, class: u8) -> Option<OwnedSlot> {
-        // Two rounds: the page that is already half empty may be of this class.
-        for _ in 0..2 {
-            if let Some(slot) = self.main.alloc(class) {
-                return Some(slot);
-            }
-            let mut start = true;
-            while self.main.reserve(1).is_ok() && self.move_one(start) {
-                start = false;
-            }
-        }
-        self.main.alloc(class)
     }
 
     /// Checks all invariants; `Err` states what is wrong.

@@ -40,13 +40,14 @@ use std::sync::Arc;
 use crate::build::Builder;
 use crate::cache::Cache;
 use crate::clock::Clock;
-use crate::codec::{Key, Rest, Value, is_engine_key, with_engine_key};
+use crate::codec::{Key, Rest, Value, is_engine_key, rest_len, with_engine_key};
 use crate::error::Error;
 use crate::expiry::{Ends, Expiry, Stored};
 use crate::flight::Flight;
 use crate::index::IndexMode;
 use crate::reader_pool::ReaderPool;
 use crate::save::{self, Loaded, SaveError};
+use crate::shared::VALUE_BYTES_MAX;
 use crate::stats::Stats;
 use crate::time::Seconds;
 use loading::Landed;
@@ -103,16 +104,19 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     ///
     /// * a reader per core, up to 16, and an index that they share;
     /// * up to four shards per core and 64 in all, with at least 12 MiB of the budget each, which is
-    ///   enough for values of almost 32 KiB;
+    ///   enough for values of almost 32 KiB, or 1.5 MiB where values are known to be short;
     /// * a secret hash seed;
-    /// * the mean size of an entry, if `K` and `V` have a fixed number of bytes. Otherwise state it
-    ///   by [`Builder::entry_bytes_mean`]: it decides how much of the budget is index.
+    /// * the size of an entry, if `K` and `V` have a fixed number of bytes. Otherwise state its mean
+    ///   by [`Builder::entry_bytes_mean`], which decides how much of the budget is index, and its
+    ///   limit by [`Builder::value_bytes_max`], which decides how many shards there are.
     pub fn builder() -> Builder {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let builder = Cache::builder().readers_max(cores.min(POOL_READERS_MAX)).random_seed();
         let builder = builder.index_mode(IndexMode::Shared).for_cores(cores);
         match (K::BYTES, V::VALUE_BYTES) {
-            (Some(key), Some(value)) => builder.entry_bytes_mean((key + value + 8).clamp(16, 4096)),
+            (Some(key), Some(value)) => builder
+                .entry_bytes_mean((key + value + 8).clamp(16, 4096))
+                .value_bytes_max((rest_len(key) + value).min(VALUE_BYTES_MAX)),
             _ => builder,
         }
     }

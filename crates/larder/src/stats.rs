@@ -83,6 +83,9 @@ pub struct PageUse {
     pub free: u32,
     /// Pages whose live slots are being moved, or were moved and wait for readers.
     pub draining: u32,
+    /// Bytes of slots that writers own: of operations that are not applied yet, and free ones for
+    /// further operations.
+    pub owned_bytes: u64,
 }
 
 /// The use of one size class.
@@ -164,6 +167,7 @@ impl Stats {
         self.pages.total += pages.total;
         self.pages.free += pages.free;
         self.pages.draining += pages.draining;
+        self.pages.owned_bytes += pages.owned_bytes;
         for (number, class) in engine.main.class_use().enumerate() {
             match self.classes.get_mut(number) {
                 Some(sum) => {

@@ -7,8 +7,9 @@ mod cases;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
+use std::time::Duration;
 
-use larder::{Cache, Change, Clock, Error, IndexMode, Map, Policy, Seconds, Ttl};
+use larder::{Cache, Change, Clock, Error, Expiry, IndexMode, Map, Policy, Seconds, Ttl};
 use proptest::prelude::*;
 
 const MODES: [IndexMode; 2] = [IndexMode::Replicated, IndexMode::Shared];
@@ -419,6 +420,33 @@ fn too_large_is_returned_and_not_stored() {
         let refused = map.insert(&b"k"[..], value);
         assert!(matches!(refused, Err(Error::ValueTooLarge { bytes: 40_000, .. })), "{refused:?}");
     }
+}
+
+/// Values of the length that was stated, or that the types state, are stored on a small budget: with short and
+/// long keys, and with both kinds of expiry.
+#[test]
+fn stated_lengths_are_stored() {
+    let expiry = || Expiry::idle(Duration::from_secs(60)).and(Duration::from_secs(3600));
+    for len in [741, 757, 3_829, 12_000, 16_101, 28_000] {
+        let builder = Map::<str, Vec<u8>>::builder().budget(4 << 20);
+        let map = Map::<str, Vec<u8>>::build(builder.clone(), Clock::system()).unwrap();
+        assert_eq!(map.insert("k", vec![7; len]).is_ok(), len < 8_000, "{len}, not stated");
+
+        let map = Map::<str, Vec<u8>>::build(builder.value_bytes_max(len), Clock::system());
+        let map = map.unwrap();
+        // A long key is its first 247 bytes, and what follows counts as value.
+        for (key, len) in [(1, len), (254, len), (255, len - 8), (600, len - (600 - 247))] {
+            let key = "k".repeat(key);
+            map.insert_ttl(&key, vec![7; len], expiry()).unwrap();
+            assert_eq!(map.get(&key), Some(vec![7; len]));
+        }
+    }
+    let map: Map<u64, [u8; 20_000]> = Map::new(4 << 20).unwrap();
+    map.insert_ttl(&1, [7; 20_000], expiry()).unwrap();
+    assert_eq!(map.get(&1), Some([7; 20_000]));
+    let map: Map<[u8; 1000], [u8; 15_000]> = Map::new(4 << 20).unwrap();
+    map.insert_ttl(&[1; 1000], [7; 15_000], expiry()).unwrap();
+    assert_eq!(map.get(&[1; 1000]), Some([7; 15_000]));
 }
 
 /// The types that users have as keys and values work as such, borrowed where they can be.

@@ -96,6 +96,8 @@ pub struct PageUse {
     pub free: u32,
     /// Pages whose live slots are being moved, or were moved and wait for readers.
     pub draining: u32,
+    /// Bytes of slots that writers own: taken, and neither published nor given back.
+    pub owned_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -114,6 +116,7 @@ pub(crate) struct Pages {
     /// The page being drained that still has live slots.
     drain: Option<u32>,
     live_charge: u64,
+    owned_bytes: u64,
 }
 
 /// Words of a page's bitmap.
@@ -168,6 +171,7 @@ impl Pages {
             draining: 0,
             drain: None,
             live_charge: 0,
+            owned_bytes: 0,
         })
     }
 
@@ -207,6 +211,7 @@ impl Pages {
             total: self.pages.len() as u32,
             free: self.free_pages.len() as u32,
             draining: self.draining,
+            owned_bytes: self.owned_bytes,
         }
     }
 
@@ -255,7 +260,9 @@ impl Pages {
             self.unlink(page);
             self.prefetch(self.classes[class as usize].first);
         }
-        let offset = (page << self.shift) + slot * self.classes[class as usize].size as usize;
+        let size = self.classes[class as usize].size;
+        self.owned_bytes += u64::from(size);
+        let offset = (page << self.shift) + slot * size as usize;
         Some(Arena::id_at(offset))
     }
 
@@ -340,6 +347,7 @@ impl Pages {
         self.pages[page].live += 1;
         let class = &mut self.classes[self.pages[page].class as usize];
         class.live += 1;
+        self.owned_bytes -= u64::from(class.size);
         self.live_charge += class.charge + std::mem::take(&mut class.opening);
     }
 
@@ -355,6 +363,12 @@ impl Pages {
         class.live -= 1;
         self.live_charge -= class.charge;
         u64::from(class.size)
+    }
+
+    /// Frees a taken slot that was never published.
+    pub fn give_back(&mut self, id: u32) {
+        self.owned_bytes -= self.bytes_of(id);
+        self.free(id);
     }
 
     /// Frees a taken slot that no thread can reach any more.
@@ -505,7 +519,7 @@ impl Pages {
         if free as usize != self.free_pages.len() || draining != self.draining {
             return Err(format!("{free} pages are free, {draining} drain, books say otherwise"));
         }
-        let mut charge = 0;
+        let (mut charge, mut unpublished_bytes) = (0, 0);
         for (number, (class, &(pages, used, live, room))) in
             self.classes.iter().zip(&books).enumerate()
         {
@@ -522,6 +536,7 @@ impl Pages {
                 return Err(format!("class {number}: {linked} pages linked, {room} have room"));
             }
             charge += u64::from(live) * class.charge;
+            unpublished_bytes += u64::from(used - live) * u64::from(class.size);
             if class.opening == 0 {
                 charge += opening_slots(u64::from(class.slots)) * class.charge;
             } else if live > 0 {
@@ -530,6 +545,10 @@ impl Pages {
         }
         if charge != self.live_charge {
             return Err(format!("live charge is {charge}, books say {}", self.live_charge));
+        }
+        if self.owned_bytes > unpublished_bytes {
+            let owned = self.owned_bytes;
+            return Err(format!("writers own {owned} bytes, of {unpublished_bytes} not published"));
         }
         Ok(())
     }

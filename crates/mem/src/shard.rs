@@ -368,7 +368,7 @@ impl Main<'_> {
     /// Returns an owned slot. It was never published, so it is free at once.
     pub fn free(&mut self, slot: OwnedSlot) {
         assert_eq!(slot.shard(), self.core.id, "a slot goes back to the shard it came from");
-        self.books.pages.free(slot.id());
+        self.books.pages.give_back(slot.id());
     }
 
     /// Makes sure that `records` more records can be written.

@@ -73,7 +73,12 @@ pub fn own_entrants() -> Vec<Entrant> {
     let entrant = |variant: &'static crate::engine::Variant| {
         Entrant::new(variant.name, variant.note, true, |shape| Engine::new(variant, shape))
     };
-    let map = Entrant::new("larder, Map", "as `Map::new` makes it", true, Simple::new);
+    let map = Entrant::new(
+        "larder, Map",
+        "as `Map::builder` makes it, told that values are short",
+        true,
+        Simple::new,
+    );
     let objects = Entrant::new("larder, ObjectMap", "Arc values", true, Objects::new);
     VARIANTS.iter().map(entrant).chain([map, objects]).collect()
 }

@@ -175,7 +175,7 @@ impl Core {
     }
 }
 
-/// A [`Map`] as its `new` makes it, of a given shape.
+/// A [`Map`] of a given shape, told that its values are short.
 #[derive(Debug)]
 pub struct Simple {
     map: Map<Key, Payload>,
@@ -185,8 +185,8 @@ pub struct Simple {
 impl Simple {
     /// A map with room for the shape's entries.
     pub fn new(shape: &Shape) -> Result<Simple, Error> {
-        let (builder, budget) =
-            sized(Map::<Key, Payload>::builder().readers_max(shape.threads), shape)?;
+        let builder = Map::<Key, Payload>::builder().readers_max(shape.threads);
+        let (builder, budget) = sized(builder.value_bytes_max(VALUE_BYTES_MAX), shape)?;
         Ok(Simple { map: Map::build(builder, Clock::system())?, budget })
     }
 }

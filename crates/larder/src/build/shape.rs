@@ -1,6 +1,8 @@
 //! What a shard is made of, and its bytes.
 
-use larder_mem::{CHARGE_UNITS, Classes, Config, Memory, WAYS};
+use larder_mem::{
+    CHARGE_UNITS, Classes, Config, HEADER_BYTES, Memory, RECORD_BYTES, VERSION_BYTES, WAYS,
+};
 
 use super::Builder;
 use crate::engine::{Limits, RECORDS_MAX};
@@ -8,6 +10,7 @@ use crate::error::Error;
 use crate::feedback::FEEDBACK_BYTES;
 use crate::index::DISPLACED_BYTES;
 use crate::policy::Policy;
+use crate::shared::KEY_BYTES_MAX;
 
 /// Log records per operation, on average, at most: an entry, an eviction, and a mask for one in
 /// five of each.
@@ -24,9 +27,19 @@ const PAGES_MIN: usize = 256;
 const PAGES_ENTRIES_MIN: usize = 16;
 /// Pages of the reserve, at least.
 const RESERVE_PAGES_MIN: usize = 8;
+/// Free slots of a class that a writer takes at a time: this part of the reserve, if there are as many writers as
+/// readers. Those of eight classes are then a quarter of it. If writers that pause hold most of it, others search for
+/// each slot (`docs/decisions/0025`).
+const SPARE_PARTS: usize = 32;
+const SPARE_BYTES_MIN: usize = 128;
+const SPARE_BYTES_MAX: usize = 2048;
 /// The smallest slot that is leased in place, in bytes. Copying a smaller value costs about as much
 /// as counting a lease.
 const LEASE_SLOT_BYTES: usize = 1 << 10;
+
+/// Bytes of an entry besides its value, at most: the header, the key, what an [`Expiry`](crate::Expiry) adds, and
+/// the length of a map's long key.
+const ENTRY_BYTES_MORE_MAX: usize = HEADER_BYTES + KEY_BYTES_MAX + 2 * VERSION_BYTES + 4;
 
 /// Memory that no other part counts: the handle, the locks, the class tables.
 const FIXED_BYTES: usize = 16 << 10;
@@ -68,14 +81,14 @@ impl Builder {
     /// The largest shape of a shard that fits the budget.
     pub(super) fn shape(&self) -> Result<Shape, Error> {
         let mut page_bytes = PAGE_BYTES_MAX;
-        while page_bytes > PAGE_BYTES_MIN {
+        while page_bytes > self.page_bytes_min() {
             let shape = self.largest(page_bytes);
             if let Some(shape) = shape.filter(|shape| shape.config.pages >= PAGES_MIN) {
                 return Ok(shape);
             }
             page_bytes /= 2;
         }
-        self.largest(PAGE_BYTES_MIN).ok_or_else(|| Error::BudgetTooSmall {
+        self.largest(page_bytes).ok_or_else(|| Error::BudgetTooSmall {
             bytes: self.budget,
             bytes_min: self
                 .smallest()
@@ -85,7 +98,8 @@ impl Builder {
     }
 
     fn smallest(&self) -> Shape {
-        self.shape_of(PAGE_BYTES_MIN, self.pages_min(PAGE_BYTES_MIN))
+        let page_bytes = self.page_bytes_min();
+        self.shape_of(page_bytes, self.pages_min(page_bytes))
     }
 
     /// The most pages of `page_bytes` that fit, by bisection; the rest of the shape follows from
@@ -114,6 +128,18 @@ impl Builder {
     fn pages_min(&self, page_bytes: usize) -> usize {
         let entries = PAGES_ENTRIES_MIN + Classes::new(page_bytes).count();
         self.reserve_pages(page_bytes, entries) + entries
+    }
+
+    /// With room for the longest value that the settings state.
+    fn page_bytes_min(&self) -> usize {
+        self.value_bytes_max.map_or(PAGE_BYTES_MIN, page_bytes_for)
+    }
+
+    /// Bytes that each shard has for `lag_operations` alone: their slots, a quarter larger than the mean, and their
+    /// part of the log.
+    pub(super) fn lag_bytes(&self) -> u64 {
+        let log_bytes = (RECORDS_MEAN * RECORD_BYTES) as u64;
+        self.lag_operations as u64 * (self.entry_bytes_mean as u64 * 5 / 4 + log_bytes * 2)
     }
 
     /// Pages for retired slots that readers still hold. An insert that evicts retires one slot; a
@@ -176,10 +202,17 @@ impl Builder {
                 charge_min,
                 // With all of it, slots would be moved when no reader is behind.
                 pages_low: (reserve * 3 / 4) as u32,
+                spare_bytes: (reserve * page_bytes / (self.readers_max * SPARE_PARTS))
+                    .clamp(SPARE_BYTES_MIN, SPARE_BYTES_MAX),
             },
             reserve_bytes: reserve as u64 * page_bytes as u64,
             policy: self.policy,
             feedback_bytes: if self.wants_reads() { FEEDBACK_BYTES } else { 0 },
         }
     }
+}
+
+/// The smallest pages with room for a value of this length, however long its key and whatever its expiry.
+pub(super) fn page_bytes_for(value_len: usize) -> usize {
+    (ENTRY_BYTES_MORE_MAX + value_len).next_power_of_two().max(PAGE_BYTES_MIN)
 }

@@ -42,6 +42,7 @@ use crate::error::Error;
 use crate::evicted::{Cause, Evicted};
 use crate::expiry::{Ends, Expiry};
 use crate::flight::Token;
+use crate::shared::VALUE_BYTES_MAX;
 use crate::stats::Stats;
 use crate::time::Seconds;
 use cells::{Cells, Id};
@@ -54,13 +55,10 @@ const ENTRY_BYTES_MORE: u64 = 64;
 
 /// Entries up to this size need no large pages.
 const SHORT_ENTRY_BYTES: usize = 1 << 10;
-/// Budget per shard, at least, of short entries. Below it, the spare slots of many writers are most of a shard
-/// (`docs/decisions/0025`).
-const SHORT_SHARD_BUDGET_MIN: u64 = 1 << 20;
 /// Entries from this size on need an eighth more, and a header of 32 bytes: sizes are rounded up.
 const ROUNDED_ENTRY_BYTES: usize = 128;
 /// Budget besides that of the entries: for small maps. Pages are 4 KiB then, or for the longest keys.
-const SHORT_BUDGET_MORE: u64 = 2 << 20;
+const SHORT_BUDGET_MORE: u64 = 3 << 20;
 const LONG_BUDGET_MORE: u64 = 12 << 20;
 
 /// A cache from `K` to objects that are cloned for each reader, for any number of threads and tasks. Cloning the
@@ -109,11 +107,8 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
     /// to four shards per core, so that threads seldom wait for each other, each with at least 4,096 entries.
     pub fn builder(entries_max: u64) -> Builder {
         let entry_bytes = K::BYTES.unwrap_or(KEY_BYTES) + 20;
-        let (more, shard_budget_min) = if entry_bytes <= SHORT_ENTRY_BYTES {
-            (SHORT_BUDGET_MORE, Some(SHORT_SHARD_BUDGET_MIN))
-        } else {
-            (LONG_BUDGET_MORE, None)
-        };
+        let is_short = entry_bytes <= SHORT_ENTRY_BYTES;
+        let more = if is_short { SHORT_BUDGET_MORE } else { LONG_BUDGET_MORE };
         let rounding = if entry_bytes < ROUNDED_ENTRY_BYTES { 0 } else { entry_bytes / 8 + 32 };
         let all_bytes = (entry_bytes + rounding) as u64 + ENTRY_BYTES_MORE;
         let budget = entries_max.saturating_mul(all_bytes);
@@ -121,7 +116,7 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
             .budget(budget.saturating_add(more))
             .entry_bytes_mean(entry_bytes.clamp(16, 4096))
             .entries_max(entries_max)
-            .shard_budget_min(shard_budget_min)
+            .value_bytes_max(entry_bytes.min(VALUE_BYTES_MAX))
     }
 
     /// Creates a map with the caller's settings and clock. Begin with [`ObjectMap::builder`]. A builder that has a

@@ -27,9 +27,8 @@ use crate::time::Seconds;
 const QUEUE_TRY: usize = 64;
 /// Operations queued, at most.
 const QUEUE_MAX: usize = 256;
-/// Bytes of slots of a class taken at a time: several small slots, or one large one.
-const REFILL_BYTES: usize = 2048;
-/// The same while few pages are free. Taking one slot at a time would mean one lock per slot.
+/// Bytes of slots of a class taken at a time, at most, while few pages are free. Taking one slot at a time would mean
+/// one lock per slot.
 const REFILL_TIGHT_BYTES: usize = 512;
 /// Slots of a class taken at a time, at most.
 const REFILL_MAX: usize = 32;
@@ -191,7 +190,7 @@ impl ShardQueue {
         loop {
             let applied = self.locked(shared, |queue, guard| {
                 let applied = queue.apply(shared, guard);
-                if with_engine(queue.home(shared), guard, |engine| engine.is_tight()) {
+                if with_engine(queue.home(shared), guard, |engine| engine.is_hoarded()) {
                     queue.give_back(guard);
                 }
                 applied
@@ -512,7 +511,8 @@ impl ShardQueue {
 
 /// How many spare slots of a class a writer may take now: few if pages are few.
 fn ample(engine: &Engine<'_>, class: u8) -> usize {
-    let bytes = if engine.is_tight() { REFILL_TIGHT_BYTES } else { REFILL_BYTES };
+    let most = engine.state.limits.spare_bytes;
+    let bytes = if engine.is_tight() { REFILL_TIGHT_BYTES.min(most) } else { most };
     (bytes / engine.shard.classes().size(class)).clamp(1, REFILL_MAX)
 }
 

@@ -29,7 +29,7 @@ fn books_balance() {
         pages.free(id);
     }
     pages.validate().unwrap();
-    assert_eq!(pages.page_use(), PageUse { total: 8, free: 8, draining: 0 });
+    assert_eq!(pages.page_use(), PageUse { total: 8, free: 8, ..PageUse::default() });
     let opened = (0..4).map(|class| classes.opening(class)).sum::<u64>();
     assert_eq!(pages.live_charge(), opened, "what was used once stays charged");
 }
@@ -54,8 +54,11 @@ fn sparse_class_gives_a_page_back() {
         pages.free(id);
         pages.validate().unwrap();
     }
-    assert_eq!(pages.page_use().free, 2);
-    assert!(pages.take(1).is_some());
+    assert_eq!((pages.page_use().free, pages.page_use().owned_bytes), (2, 0));
+    let id = pages.take(1).unwrap();
+    assert_eq!(pages.page_use().owned_bytes, pages.bytes_of(id));
+    pages.give_back(id);
+    assert_eq!(pages.page_use().owned_bytes, 0);
 }
 
 /// A draining page's free slots can be taken for its class only; then it serves again.
