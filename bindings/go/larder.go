@@ -82,6 +82,9 @@ type Settings struct {
 	// ReadersMax is how many threads can read at the same moment without waiting for each other; one per core by
 	// default, up to 16.
 	ReadersMax uint32
+	// ValueBytesMax is the length of the longest value, up to 32768; of a key with more than 254 bytes, those after the
+	// first 247 count as value. Such values fit, however small the budget, and if they are short there are more shards.
+	ValueBytesMax uint64
 	// Shards is the number of parts with a lock each, a power of two up to 64.
 	Shards uint32
 	// TimeSeconds, if it is not 0, is where time stands; SetTime moves it. By default time is the system's.
@@ -124,6 +127,7 @@ func New(settings Settings) (*Cache, error) {
 	}
 	given.entry_bytes_mean = C.uint32_t(settings.EntryBytesMean)
 	given.readers_max = C.uint32_t(settings.ReadersMax)
+	given.value_bytes_max = C.uint64_t(settings.ValueBytesMax)
 	given.shards = C.uint32_t(settings.Shards)
 	given.time_s = C.uint32_t(settings.TimeSeconds)
 	made := &handle{onRemoved: settings.OnRemoved}

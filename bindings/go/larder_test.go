@@ -379,12 +379,19 @@ func TestClosed(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
-	for _, wrong := range []Settings{{BudgetBytes: 1}, {Shards: 3}, {BudgetBytes: 1 << 62}} {
+	for _, wrong := range []Settings{{BudgetBytes: 1}, {Shards: 3}, {BudgetBytes: 1 << 62}, {ValueBytesMax: 32769}} {
 		cache, err := New(wrong)
 		if err == nil || cache != nil {
 			t.Fatal(wrong)
 		}
 		t.Log(err)
+	}
+	long := make([]byte, 20000)
+	if err := made(t, Settings{BudgetBytes: 4 << 20}).Set([]byte("k"), long, 0); err == nil {
+		t.Fatal("stored, so ValueBytesMax has no effect")
+	}
+	if err := made(t, Settings{BudgetBytes: 4 << 20, ValueBytesMax: 20000}).Set([]byte("k"), long, 0); err != nil {
+		t.Fatal(err)
 	}
 	if err := made(t, Settings{}).SetTime(5); err == nil {
 		t.Fatal("the system's time was set")

@@ -257,6 +257,12 @@ typedef struct larder_settings {
    * Passed to on_removed. Threads that use the cache share it.
    */
   void *context;
+  /**
+   * The longest value, in bytes, up to 32768; of a key with more than 254 bytes, those after the
+   * first 247 count as value. Such values fit, however small the budget, and if they are short
+   * there are more shards. 0: not stated.
+   */
+  uint64_t value_bytes_max;
 } larder_settings;
 
 /**

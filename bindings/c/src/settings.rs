@@ -64,6 +64,10 @@ pub struct larder_settings {
     pub on_removed: larder_on_removed,
     /// Passed to on_removed. Threads that use the cache share it.
     pub context: *mut c_void,
+    /// The longest value, in bytes, up to 32768; of a key with more than 254 bytes, those after the
+    /// first 247 count as value. Such values fit, however small the budget, and if they are short
+    /// there are more shards. 0: not stated.
+    pub value_bytes_max: u64,
 }
 
 /// What a C caller gave for listeners. It says itself that threads may share it.
@@ -109,6 +113,7 @@ impl larder_settings {
             time_s: 0,
             on_removed: None,
             context: std::ptr::null_mut(),
+            value_bytes_max: 0,
         }
     }
 
@@ -124,6 +129,10 @@ impl larder_settings {
         }
         if self.shards > 0 {
             builder = builder.shards(self.shards as usize);
+        }
+        if self.value_bytes_max > 0 {
+            let bytes = usize::try_from(self.value_bytes_max).unwrap_or(usize::MAX);
+            builder = builder.value_bytes_max(bytes);
         }
         if let Some(on_removed) = self.on_removed {
             let listener = Listener(on_removed, self.context);

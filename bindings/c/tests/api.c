@@ -409,6 +409,20 @@ static void on_removed(void *context, larder_cause cause, const uint8_t *key, si
     CHECK(larder_get(left->cache, key, key_bytes, NULL, NULL) >= LARDER_OK);
 }
 
+static void longest_value(void) {
+    static uint8_t value[20000];
+    larder_settings settings = defaults(4 << 20);
+    larder_cache *cache = made(&settings);
+    CHECK(larder_put(cache, bytes("k"), 1, value, sizeof value, 0) == LARDER_ERROR_TOO_LARGE);
+    larder_free(cache);
+    settings.value_bytes_max = sizeof value;
+    cache = made(&settings);
+    CHECK(larder_put(cache, bytes("k"), 1, value, sizeof value, 0) == LARDER_OK);
+    larder_free(cache);
+    settings.value_bytes_max = 32769;
+    CHECK(larder_new(&settings, &cache) == LARDER_ERROR_ARGUMENT);
+}
+
 static void listeners(void) {
     struct left left = {{0, 0, 0, 0, 0}, NULL};
     larder_settings settings = defaults(512 << 10);
@@ -560,6 +574,7 @@ int main(int count, char **words) {
     changes();
     many_keys();
     files_and_walks(words[1]);
+    longest_value();
     listeners();
     stubborn_listener();
     misuse();

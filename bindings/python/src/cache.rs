@@ -44,8 +44,8 @@ pub struct Cache {
 #[pymethods]
 impl Cache {
     #[new]
-    #[pyo3(signature = (budget_bytes=67_108_864, *, ttl=None, idle=None, entry_bytes_mean=None, readers_max=None,
-        shards=None, on_removed=None))]
+    #[pyo3(signature = (budget_bytes=67_108_864, *, ttl=None, idle=None, entry_bytes_mean=None, value_bytes_max=None,
+        readers_max=None, shards=None, on_removed=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn new(
         py: Python<'_>,
@@ -53,6 +53,7 @@ impl Cache {
         ttl: Option<&Bound<'_, PyAny>>,
         idle: Option<&Bound<'_, PyAny>>,
         entry_bytes_mean: Option<usize>,
+        value_bytes_max: Option<usize>,
         readers_max: Option<usize>,
         shards: Option<usize>,
         on_removed: Option<Bound<'_, PyAny>>,
@@ -60,6 +61,9 @@ impl Cache {
         let mut builder = Map::<[u8], Bytes>::builder().budget(budget_bytes);
         if let Some(bytes) = entry_bytes_mean {
             builder = builder.entry_bytes_mean(bytes);
+        }
+        if let Some(bytes) = value_bytes_max {
+            builder = builder.value_bytes_max(bytes);
         }
         if let Some(readers) = readers_max {
             builder = builder.readers_max(readers);
