@@ -22,7 +22,8 @@ pub enum Error {
         /// The given length.
         bytes: usize,
     },
-    /// The value is larger than any slot of this cache. Use a larger budget, or store a handle.
+    /// The value is larger than any slot of this cache. Use [`crate::Builder::value_bytes_max`] or a larger
+    /// budget, or store a handle.
     ValueTooLarge {
         /// The given length.
         bytes: usize,
@@ -67,7 +68,8 @@ impl fmt::Display for Error {
             }
             Error::ValueTooLarge { bytes, bytes_max } => write!(
                 f,
-                "a value of {bytes} bytes does not fit; a cache of this budget takes at most {bytes_max}"
+                "a value of {bytes} bytes does not fit; this cache takes at most {bytes_max}; \
+                 build it with value_bytes_max (at most 32768), or store a handle"
             ),
             Error::Stalled { reader, behind } => write!(
                 f,
