@@ -83,7 +83,8 @@ type Settings struct {
 	// default, up to 16.
 	ReadersMax uint32
 	// ValueBytesMax is the length of the longest value, up to 32768; of a key with more than 254 bytes, those after the
-	// first 247 count as value. Such values fit, however small the budget, and if they are short there are more shards.
+	// first 247 count as value, and 4 more. Such values fit, and a budget that is too small for them is refused; if they
+	// are short there are more shards.
 	ValueBytesMax uint64
 	// Shards is the number of parts with a lock each, a power of two up to 64.
 	Shards uint32

@@ -259,8 +259,8 @@ typedef struct larder_settings {
   void *context;
   /**
    * The longest value, in bytes, up to 32768; of a key with more than 254 bytes, those after the
-   * first 247 count as value. Such values fit, however small the budget, and if they are short
-   * there are more shards. 0: not stated.
+   * first 247 count as value, and 4 more. Such values fit, and a budget that is too small for them
+   * is refused; if they are short there are more shards. 0: not stated.
    */
   uint64_t value_bytes_max;
 } larder_settings;

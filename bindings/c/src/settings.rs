@@ -65,8 +65,8 @@ pub struct larder_settings {
     /// Passed to on_removed. Threads that use the cache share it.
     pub context: *mut c_void,
     /// The longest value, in bytes, up to 32768; of a key with more than 254 bytes, those after the
-    /// first 247 count as value. Such values fit, however small the budget, and if they are short
-    /// there are more shards. 0: not stated.
+    /// first 247 count as value, and 4 more. Such values fit, and a budget that is too small for them
+    /// is refused; if they are short there are more shards. 0: not stated.
     pub value_bytes_max: u64,
 }
 

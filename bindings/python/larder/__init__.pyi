@@ -132,7 +132,8 @@ class Cache:
         `ttl` is the time to live of values that are stored without one. A value that is not read for `idle` expires,
         too; that time is at most a fifteenth and three seconds longer, never shorter, and none above four years. `entry_bytes_mean` is the expected size of a key
         and its value together, which decides how much of the budget is index. Values of up to `value_bytes_max` bytes (at
-        most 32,768) fit, however small the budget; if they are short, more threads can write at once. larder calls
+        most 32,767) fit, and a budget that is too small for them is refused; if they are short, more threads can write
+        at once. larder calls
         `on_removed(key, value, cause)` for each evicted, expired, removed or replaced value, on a thread that writes;
         what it raises is reported as unraisable.
         """

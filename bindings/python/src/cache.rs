@@ -63,7 +63,8 @@ impl Cache {
             builder = builder.entry_bytes_mean(bytes);
         }
         if let Some(bytes) = value_bytes_max {
-            builder = builder.value_bytes_max(bytes);
+            // Before each value there is its kind.
+            builder = builder.value_bytes_max(bytes.saturating_add(1));
         }
         if let Some(readers) = readers_max {
             builder = builder.readers_max(readers);

@@ -320,7 +320,7 @@ class Cache(unittest.TestCase):
     def test_mistakes(self):
         for wrong in [lambda: larder.Cache(1), lambda: larder.Cache(BUDGET, shards=3), lambda: larder.Cache(0),
                       lambda: larder.Cache(BUDGET, readers_max=0), lambda: larder.Cache(BUDGET, entry_bytes_mean=0),
-                      lambda: larder.Cache(BUDGET, value_bytes_max=32769), lambda: self.cache.put("k", "x" * (1 << 20)),
+                      lambda: larder.Cache(BUDGET, value_bytes_max=32768), lambda: self.cache.put("k", "x" * (1 << 20)),
                       lambda: larder.Cache(4 << 20).put("k", "x" * 16_101), lambda: larder.Cache(1 << 62)]:
             with self.assertRaises(larder.Error):
                 wrong()

@@ -23,7 +23,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use larder_mem::sync::CacheLines;
-use larder_mem::{HEADER_BYTES, Memory, Shard, WAYS};
+use larder_mem::{Memory, Shard, WAYS};
 use parking_lot::Mutex;
 
 use crate::cache::Cache;
@@ -35,9 +35,9 @@ use crate::hash::Hasher;
 use crate::index::{Displaced, IndexMode, Placement};
 use crate::policy::Policy;
 use crate::position::POSITION_SHARDS;
-use crate::shared::{KEY_BYTES_MAX, PublishedLookups, Shared, VALUE_BYTES_MAX};
+use crate::shared::{PublishedLookups, Shared, VALUE_BYTES_MAX};
 use crate::time::{Seconds, SyncMode, Ticks};
-use shape::page_bytes_for;
+use shape::{ENTRY_BYTES_MORE_MAX, page_bytes_for};
 
 /// Shards of a cache, at most. One shard takes about ten million writes a second.
 const SHARDS_MAX: usize = 64;
@@ -49,13 +49,16 @@ const SHARD_BUDGET_MIN: u64 = 32 << 20;
 
 /// Shards for each core of a cache for many cores, so that two seldom want the same one at once.
 const SHARDS_PER_CORE: usize = 4;
-/// Pages of a shard of such a cache, at least. With smaller ones, the spare slots of many writers are most of what a
+/// Pages of such a cache, at least, in bytes. With smaller ones, the spare slots of many writers are most of what a
 /// shard has free (`docs/decisions/0025`).
 const PAGE_BYTES_MIN_CORES: usize = 4 << 10;
 /// Its pages where [`Builder::value_bytes_max`] is not stated: almost enough for the longest values.
 const PAGE_BYTES_UNSTATED: usize = 32 << 10;
-/// Its budget, at least, for each byte of its pages: most is arena, which then has the pages that it should have.
+/// The budget of its shards, at least, for each byte of their pages: of 128-byte entries, two thirds are arena, which
+/// then has the pages that it should have.
 const SHARD_BUDGET_PER_PAGE_BYTE: u64 = 384;
+/// The budget of its shards, at least, for each reader, of which there are as many as writers.
+const SHARD_BUDGET_PER_READER: u64 = 192 << 10;
 
 /// Entries per shard of a cache that limits their number, at least: how many keys a shard gets varies by the square
 /// root of that, and a full one evicts.
@@ -178,10 +181,11 @@ impl Builder {
     }
 
     /// States how long values are at most, up to 32 KiB ([`crate::VALUE_BYTES_MAX`]). Of a map's key with
-    /// more than 254 bytes, those after the first 247 count as value. Then such values are stored even on a budget
-    /// that is so small that they were too large for its pages, and longer ones where they happen to fit. If values
-    /// are short, a [`crate::Map`] with a small budget has more shards, so that more cores write at once. Default:
-    /// not stated; [`crate::Map::builder`] states it where both types have a fixed length.
+    /// more than 254 bytes, those after the first 247 count as value, and 4 more. Then such values are stored even on
+    /// a budget that is so small that they were too large for its pages, and longer ones where they happen to fit; a
+    /// budget that is smaller still is refused. If values are short, a [`crate::Map`] with a small budget has more
+    /// shards, so that more cores write at once. Default: not stated; [`crate::Map::builder`] states it where both
+    /// types have a fixed length.
     pub fn value_bytes_max(mut self, bytes: usize) -> Self {
         self.value_bytes_max = Some(bytes);
         self
@@ -326,7 +330,7 @@ impl Builder {
             stale: self.stale.0,
             sync: self.sync,
             notifier: self.listener.map(Notifier::new),
-            slot_bytes_max: config.page_bytes.min(HEADER_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX),
+            slot_bytes_max: config.page_bytes.min(ENTRY_BYTES_MORE_MAX + VALUE_BYTES_MAX),
             queue_bytes_max: usize::try_from(shape.reserve_bytes / 8).unwrap_or(usize::MAX),
             report_shift,
             lookups: (0..self.readers_max)
@@ -340,6 +344,16 @@ impl Builder {
         if !(1..=1024).contains(&self.readers_max) {
             return Err(Error::Setting("readers_max must be 1 to 1024"));
         }
+        if !(16..=4096).contains(&self.entry_bytes_mean) {
+            return Err(Error::Setting("entry_bytes_mean must be 16 to 4096"));
+        }
+        if self.lag_operations > 1 << 24 {
+            return Err(Error::Setting("lag_operations must be at most 16777216"));
+        }
+        if self.value_bytes_max.is_some_and(|bytes| bytes > VALUE_BYTES_MAX) {
+            return Err(Error::Setting("value_bytes_max must be at most 32768"));
+        }
+        // The number of shards follows from these.
         let shards = self.shard_count();
         if !shards.is_power_of_two() || shards > SHARDS_MAX {
             return Err(Error::Setting("shards must be a power of two, 1 to 64"));
@@ -347,17 +361,8 @@ impl Builder {
         if shards > POSITION_SHARDS && self.index_mode == IndexMode::Replicated {
             return Err(Error::Setting("more than 8 shards need IndexMode::Shared"));
         }
-        if !(16..=4096).contains(&self.entry_bytes_mean) {
-            return Err(Error::Setting("entry_bytes_mean must be 16 to 4096"));
-        }
-        if self.value_bytes_max.is_some_and(|bytes| bytes > VALUE_BYTES_MAX) {
-            return Err(Error::Setting("value_bytes_max must be at most 32768"));
-        }
         if self.entries_max.is_some_and(|count| count < shards as u64) {
             return Err(Error::Setting("entries_max must be at least 1, and 1 for each shard"));
-        }
-        if self.lag_operations > 1 << 24 {
-            return Err(Error::Setting("lag_operations must be at most 16777216"));
         }
         if self.lease_bytes_max > 8 << 30 {
             return Err(Error::Setting("lease_bytes_max must be at most 8 GiB"));
@@ -404,7 +409,8 @@ impl Builder {
         let is_shared = self.index_mode == IndexMode::Shared;
         let most = wanted.min(if is_shared { SHARDS_MAX } else { POSITION_SHARDS });
         let of_entries = self.entries_max.map_or(u64::MAX, |count| count / SHARD_ENTRIES_MIN);
-        let carried = (self.budget / budget_min).min(of_entries).clamp(1, most as u64) as usize;
+        let budget = self.budget.saturating_sub(self.lease_bytes_max);
+        let carried = (budget / budget_min).min(of_entries).clamp(1, most as u64) as usize;
         1 << carried.ilog2()
     }
 
@@ -413,7 +419,8 @@ impl Builder {
     fn shard_budget_min(&self) -> u64 {
         let page_bytes = self.value_bytes_max.map_or(PAGE_BYTES_UNSTATED, page_bytes_for);
         let page_bytes = page_bytes.max(PAGE_BYTES_MIN_CORES) as u64;
-        page_bytes * SHARD_BUDGET_PER_PAGE_BYTE + self.lag_bytes()
+        let of_readers = self.readers_max as u64 * SHARD_BUDGET_PER_READER;
+        (page_bytes * SHARD_BUDGET_PER_PAGE_BYTE).max(of_readers) + self.lag_bytes()
     }
 
     /// The budget of one shard, in bytes.
@@ -425,6 +432,7 @@ impl Builder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::KEY_BYTES_MAX;
 
     /// For any budget, the shape costs at most the budget and uses most of it.
     #[test]
@@ -492,7 +500,10 @@ mod tests {
         }
         let lagging = builder.value_bytes_max(8).lag_operations(10_000);
         assert_eq!(lagging.shard_count(), 4);
-        lagging.build().unwrap();
+        lagging.clone().build().unwrap();
+        let lending = lagging.lag_operations(0).lease_bytes_max(14 << 20);
+        assert_eq!(lending.shard_count(), 1);
+        lending.build().unwrap();
     }
 
     /// Where values of the stated length don't fit, the budget is refused.
@@ -511,7 +522,17 @@ mod tests {
                 assert!(cache.value_bytes_max(KEY_BYTES_MAX) >= stated, "{stated} in {budget}");
             }
         }
-        assert!(Builder::default().value_bytes_max(VALUE_BYTES_MAX + 1).build().is_err());
+        for builder in [Builder::default(), Builder::default().for_cores(16)] {
+            for bytes in [VALUE_BYTES_MAX + 1, 1 << 30, usize::MAX / 4 + 1, usize::MAX] {
+                for builder in [
+                    builder.clone().value_bytes_max(bytes),
+                    builder.clone().entry_bytes_mean(bytes),
+                    builder.clone().lag_operations(bytes.saturating_mul(1 << 10)),
+                ] {
+                    assert!(matches!(builder.build(), Err(Error::Setting(_))), "{bytes}");
+                }
+            }
+        }
     }
 
     /// A 32-bit machine refuses budgets and leases that its addresses do not reach. Of the largest

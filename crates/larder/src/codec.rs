@@ -336,9 +336,10 @@ pub(crate) fn with_key_of<R>(
     if is_its { with(&key, value) } else { None }
 }
 
-/// The length of the part of a key of `len` bytes that is stored in front of the value.
+/// What is stored in front of the value of a key of `len` bytes, in bytes: its length and what follows the head.
 pub(crate) fn rest_len(len: usize) -> usize {
-    if (1..KEY_BYTES_MAX).contains(&len) { 0 } else { len.saturating_sub(HEAD_BYTES) }
+    let is_whole = (1..KEY_BYTES_MAX).contains(&len);
+    if is_whole { 0 } else { size_of::<u32>() + len.saturating_sub(HEAD_BYTES) }
 }
 
 /// The bytes in front of a value that distinguish its key from others of the same digest.

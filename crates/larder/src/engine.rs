@@ -33,7 +33,7 @@ pub(crate) struct Limits {
     pub entries_max: u64,
     /// The smallest possible charge.
     pub charge_min: u64,
-    /// With fewer free pages than this, sparse pages are emptied; below half, writers hold few.
+    /// With fewer free pages than this, sparse pages are emptied; below half, writers take few.
     pub pages_low: u32,
     /// Bytes of free slots of a class that a writer takes at a time, several small ones or one large one.
     pub spare_bytes: usize,

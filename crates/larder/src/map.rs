@@ -104,7 +104,7 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     ///
     /// * a reader per core, up to 16, and an index that they share;
     /// * up to four shards per core and 64 in all, with at least 12 MiB of the budget each, which is
-    ///   enough for values of almost 32 KiB, or 1.5 MiB where values are known to be short;
+    ///   enough for values of almost 32 KiB, or 1.5 to 3 MiB where values are known to be short;
     /// * a secret hash seed;
     /// * the size of an entry, if `K` and `V` have a fixed number of bytes. Otherwise state its mean
     ///   by [`Builder::entry_bytes_mean`], which decides how much of the budget is index, and its

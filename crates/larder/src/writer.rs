@@ -282,7 +282,7 @@ impl Writer {
         let mut refused = None;
         // A stall in one shard does not hold up the others.
         for queue in queues {
-            match queue.flush(shared) {
+            match queue.flush(shared, true) {
                 Ok(at) => position.add(queue.shard(), at),
                 Err(error) => refused = refused.or(Some(error)),
             }
@@ -296,7 +296,7 @@ impl Writer {
         let Writer { shared, queues } = self;
         let mut refused = None;
         for queue in queues.iter_mut().filter(|queue| queue.pending() > 0) {
-            refused = refused.or(queue.flush(shared).err());
+            refused = refused.or(queue.flush(shared, false).err());
             queue.report(shared);
         }
         refused.map_or(Ok(()), Err)

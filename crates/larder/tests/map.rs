@@ -427,15 +427,16 @@ fn too_large_is_returned_and_not_stored() {
 #[test]
 fn stated_lengths_are_stored() {
     let expiry = || Expiry::idle(Duration::from_secs(60)).and(Duration::from_secs(3600));
-    for len in [741, 757, 3_829, 12_000, 16_101, 28_000] {
-        let builder = Map::<str, Vec<u8>>::builder().budget(4 << 20);
+    for len in [753, 3_825, 12_000, 16_113, 28_000, 32_497, larder::VALUE_BYTES_MAX] {
+        let budget = if len < 32_000 { 4 << 20 } else { 8 << 20 };
+        let builder = Map::<str, Vec<u8>>::builder().readers_max(2).budget(budget);
         let map = Map::<str, Vec<u8>>::build(builder.clone(), Clock::system()).unwrap();
         assert_eq!(map.insert("k", vec![7; len]).is_ok(), len < 8_000, "{len}, not stated");
 
         let map = Map::<str, Vec<u8>>::build(builder.value_bytes_max(len), Clock::system());
         let map = map.unwrap();
-        // A long key is its first 247 bytes, and what follows counts as value.
-        for (key, len) in [(1, len), (254, len), (255, len - 8), (600, len - (600 - 247))] {
+        // Of a long key, what follows its first 247 bytes counts as value, and 4 more.
+        for (key, len) in [(1, len), (254, len), (255, len - 12), (600, len - (600 - 247 + 4))] {
             let key = "k".repeat(key);
             map.insert_ttl(&key, vec![7; len], expiry()).unwrap();
             assert_eq!(map.get(&key), Some(vec![7; len]));

@@ -3,8 +3,8 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Waker};
 
 use larder::{Cache, Change, Clock, Error, Expiry, IndexMode, Map, Seconds, Ttl};
@@ -187,4 +187,36 @@ fn values_before_a_refused_one_are_stored() {
     }
     map.insert(&b"next"[..], vec![1]).unwrap();
     map.cache().validate().unwrap();
+}
+
+/// Threads that stopped after they wrote entries of one size do not keep the room that entries of
+/// another size need.
+#[test]
+fn pausing_threads_leave_room() {
+    const THREADS: u64 = 15;
+    let builder = Map::<u64, Vec<u8>>::builder().readers_max(16).shards(1).budget(12 << 20);
+    let map = Map::<u64, _>::build(builder, Clock::manual(Seconds(1))).unwrap();
+    for round in 0..3 {
+        let (written, done) =
+            (Barrier::new(THREADS as usize + 1), Barrier::new(THREADS as usize + 1));
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (map, written, done) = (&map, &written, &done);
+                scope.spawn(move || {
+                    for number in 0..8_000 {
+                        let key = (round * THREADS + thread) << 32 | number;
+                        map.insert(&key, vec![1; 120]).unwrap();
+                    }
+                    written.wait();
+                    done.wait();
+                });
+            }
+            written.wait();
+            let insert = |number: u64| map.insert(&(1 << 60 | number), vec![2; 300]);
+            let inserted = (0..40_000u64).try_for_each(insert);
+            done.wait();
+            inserted.unwrap();
+        });
+    }
+    assert!(map.stats().unwrap().evicted > 0);
 }

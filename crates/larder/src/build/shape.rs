@@ -4,7 +4,7 @@ use larder_mem::{
     CHARGE_UNITS, Classes, Config, HEADER_BYTES, Memory, RECORD_BYTES, VERSION_BYTES, WAYS,
 };
 
-use super::Builder;
+use super::{Builder, PAGE_BYTES_MIN_CORES};
 use crate::engine::{Limits, RECORDS_MAX};
 use crate::error::Error;
 use crate::feedback::FEEDBACK_BYTES;
@@ -27,9 +27,9 @@ const PAGES_MIN: usize = 256;
 const PAGES_ENTRIES_MIN: usize = 16;
 /// Pages of the reserve, at least.
 const RESERVE_PAGES_MIN: usize = 8;
-/// Free slots of a class that a writer takes at a time: this part of the reserve, if there are as many writers as
-/// readers. Those of eight classes are then a quarter of it. If writers that pause hold most of it, others search for
-/// each slot (`docs/decisions/0025`).
+/// Free slots of a class that a writer of a map takes at a time: this part of the reserve, for each of as many writers
+/// as readers. Those of eight classes are then a quarter of it, or with the fewest bytes more. If writers that pause
+/// hold most of it, others search for each slot (`docs/decisions/0025`).
 const SPARE_PARTS: usize = 32;
 const SPARE_BYTES_MIN: usize = 128;
 const SPARE_BYTES_MAX: usize = 2048;
@@ -37,9 +37,8 @@ const SPARE_BYTES_MAX: usize = 2048;
 /// as counting a lease.
 const LEASE_SLOT_BYTES: usize = 1 << 10;
 
-/// Bytes of an entry besides its value, at most: the header, the key, what an [`Expiry`](crate::Expiry) adds, and
-/// the length of a map's long key.
-const ENTRY_BYTES_MORE_MAX: usize = HEADER_BYTES + KEY_BYTES_MAX + 2 * VERSION_BYTES + 4;
+/// Bytes of an entry besides its value, at most: the header, the key, and what an [`Expiry`](crate::Expiry) adds.
+pub(super) const ENTRY_BYTES_MORE_MAX: usize = HEADER_BYTES + KEY_BYTES_MAX + VERSION_BYTES;
 
 /// Memory that no other part counts: the handle, the locks, the class tables.
 const FIXED_BYTES: usize = 16 << 10;
@@ -132,20 +131,28 @@ impl Builder {
 
     /// With room for the longest value that the settings state.
     fn page_bytes_min(&self) -> usize {
-        self.value_bytes_max.map_or(PAGE_BYTES_MIN, page_bytes_for)
+        let stated = self.value_bytes_max.map_or(PAGE_BYTES_MIN, page_bytes_for);
+        let is_one_of_many =
+            self.cores.is_some() && self.shards.is_none() && self.shard_count() > 1;
+        if is_one_of_many { stated.max(PAGE_BYTES_MIN_CORES) } else { stated }
     }
 
     /// Bytes that each shard has for `lag_operations` alone: their slots, a quarter larger than the mean, and their
     /// part of the log.
     pub(super) fn lag_bytes(&self) -> u64 {
-        let log_bytes = (RECORDS_MEAN * RECORD_BYTES) as u64;
-        self.lag_operations as u64 * (self.entry_bytes_mean as u64 * 5 / 4 + log_bytes * 2)
+        let log_bytes = self.lag_operations as u64 * (RECORDS_MEAN * RECORD_BYTES) as u64;
+        // The log is rounded up to a power of two.
+        self.lag_slot_bytes() + 2 * log_bytes
+    }
+
+    fn lag_slot_bytes(&self) -> u64 {
+        self.lag_operations as u64 * self.entry_bytes_mean as u64 * 5 / 4
     }
 
     /// Pages for retired slots that readers still hold. An insert that evicts retires one slot; a
     /// quarter more is for slots larger than the mean.
     fn reserve_pages(&self, page_bytes: usize, pages: usize) -> usize {
-        let lag_bytes = self.lag_operations as u64 * self.entry_bytes_mean as u64 * 5 / 4;
+        let lag_bytes = self.lag_slot_bytes();
         // Below 2^24 operations of 4 KiB and 8 GiB of leases, so the pages are fewer than 2^27.
         let pages_of = |bytes: u64| bytes.div_ceil(page_bytes as u64) as usize;
         (pages / 32).max(RESERVE_PAGES_MIN)
@@ -162,6 +169,15 @@ impl Builder {
             .filter(|&class| near.contains(&classes.size(class)))
             .map(|class| classes.opening(class));
         openings.sum::<u64>() / CHARGE_UNITS
+    }
+
+    /// Free slots of a class that a writer takes at a time, of a reserve of these bytes.
+    fn spare_bytes(&self, reserve_bytes: u64) -> usize {
+        if self.cores.is_none() {
+            return SPARE_BYTES_MAX;
+        }
+        let share = reserve_bytes / (self.readers_max * SPARE_PARTS) as u64;
+        share.clamp(SPARE_BYTES_MIN as u64, SPARE_BYTES_MAX as u64) as usize
     }
 
     fn shape_of(&self, page_bytes: usize, pages: usize) -> Shape {
@@ -202,8 +218,7 @@ impl Builder {
                 charge_min,
                 // With all of it, slots would be moved when no reader is behind.
                 pages_low: (reserve * 3 / 4) as u32,
-                spare_bytes: (reserve * page_bytes / (self.readers_max * SPARE_PARTS))
-                    .clamp(SPARE_BYTES_MIN, SPARE_BYTES_MAX),
+                spare_bytes: self.spare_bytes(reserve as u64 * page_bytes as u64),
             },
             reserve_bytes: reserve as u64 * page_bytes as u64,
             policy: self.policy,

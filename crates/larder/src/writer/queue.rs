@@ -185,12 +185,16 @@ impl ShardQueue {
         self.reports
     }
 
-    /// Applies and publishes all, and reports evictions meanwhile.
-    pub(super) fn flush(&mut self, shared: &Shared) -> Result<ShardPosition, Error> {
+    /// Applies and publishes all, and reports evictions meanwhile. Then returns spare slots if writers own many, or
+    /// if `rests` and few pages are free.
+    pub(super) fn flush(&mut self, shared: &Shared, rests: bool) -> Result<ShardPosition, Error> {
         loop {
             let applied = self.locked(shared, |queue, guard| {
                 let applied = queue.apply(shared, guard);
-                if with_engine(queue.home(shared), guard, |engine| engine.is_hoarded()) {
+                let is_short = with_engine(queue.home(shared), guard, |engine| {
+                    engine.is_hoarded() || rests && engine.is_tight()
+                });
+                if is_short {
                     queue.give_back(guard);
                 }
                 applied
@@ -328,7 +332,7 @@ impl ShardQueue {
     #[inline]
     fn make_queue_room(&mut self, shared: &Shared) -> Result<(), Error> {
         if self.is_full(shared) {
-            self.flush(shared)?;
+            self.flush(shared, false)?;
         }
         Ok(())
     }
