@@ -6,6 +6,7 @@ Needs Python 3 (standard library only) and Chromium.
 import base64
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -34,6 +35,7 @@ class Browser:
         self.number, self.results, self.buffer, self.session = 0, {}, b"", None
         self.downloads = folder / "downloads"
         self.downloads.mkdir()
+        self.taken = set()
 
         def ends():
             # Its ends of the pipes are 3 and 4; they may have those numbers here, crosswise.
@@ -155,21 +157,23 @@ class Browser:
         self.send("Emulation.setEmulatedMedia", features=features)
         self.wait(f"document.documentElement.dataset.theme === '{theme}'", f"the colors are {theme}")
 
-    def downloaded(self):
-        """The next file that is complete; it is moved away."""
+    def downloaded(self, stem):
+        """The next file that is complete, of a name that begins with this expression."""
+        # Browsers reserve the name by an empty file and write to another one. That of Firefox may have the same
+        # ending; if it is moved, Firefox can't finish, and the next download does not begin. So files stay, and
+        # Chromium replaces one of the same name.
+        expected = re.compile(rf"{stem}( ?\(\d+\))?\.pcapng")
         begun = time.monotonic()
         while time.monotonic() < begun + PATIENCE_S:
             self.receive()
-            paths = list(self.downloads.iterdir())
-            # Browsers reserve the name by an empty file, and write to another one.
-            if any(path.suffix in (".crdownload", ".part") for path in paths):
-                paths = []
-            for path in paths:
-                if path.suffix == ".pcapng" and path.stat().st_size > 0:
-                    moved = path.with_name(f"{time.monotonic_ns()}.taken")
-                    return path.rename(moved)
+            for path in filter(lambda path: expected.fullmatch(path.name), self.downloads.iterdir()):
+                status = path.stat()
+                file = (path, status.st_ino, status.st_mtime_ns)
+                if status.st_size > 0 and file not in self.taken:
+                    self.taken.add(file)
+                    return path
             time.sleep(0.05)
-        fail("nothing was downloaded")
+        fail(f"no {stem}.pcapng was downloaded, there are {sorted(path.name for path in self.downloads.iterdir())}")
 
     def end(self):
         self.process.terminate()

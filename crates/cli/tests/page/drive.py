@@ -44,9 +44,9 @@ def searches(browser):
     check(browser.run("document.activeElement.id") == "results-title", "the flows have the focus")
     check(NAME in urllib.parse.unquote(browser.run("location.hash")), "the search is in the address")
     browser.click(button("flows", NAME, "Packets"))
-    check(packets(browser.downloaded()) > 0, "a flow has no packets")
+    check(packets(browser.downloaded("larder")) > 0, "a flow has no packets")
     browser.click(button("unresolved", "198.51.100.66", "Packets"))
-    check(packets(browser.downloaded()) > 0, "a row has no packets")
+    check(packets(browser.downloaded("larder")) > 0, "a row has no packets")
     browser.key("Escape")
     browser.wait("document.getElementById('results').hidden", "Escape closes the flows")
     browser.run("document.activeElement.blur()")
@@ -93,12 +93,12 @@ def shows(browser, _is_picture):
 def uses(browser):
     searches(browser)
     rows_move(browser, "names")
-    check(packets(browser.downloaded()) > 0, "a segment has no packets")
+    check(packets(browser.downloaded(r"\d{8}")) > 0, "a segment has no packets")
 
 
 def segments_are_there(browser):
     browser.click("document.querySelector('#segments button')")
-    check(packets(browser.downloaded()) > 0, "a segment has no packets")
+    check(packets(browser.downloaded(r"\d{8}")) > 0, "a segment has no packets")
 
 
 if __name__ == "__main__":

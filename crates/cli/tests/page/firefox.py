@@ -100,6 +100,7 @@ class Firefox(Browser):
         self.errors, self.number, self.results = [], 0, {}
         self.downloads = folder / "downloads"
         self.downloads.mkdir()
+        self.taken = set()
         profile = folder / "firefox"
         profile.mkdir()
         settings = {
