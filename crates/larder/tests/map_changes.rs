@@ -203,12 +203,13 @@ fn pausing_threads_leave_room() {
             for thread in 0..THREADS {
                 let (map, written, done) = (&map, &written, &done);
                 scope.spawn(move || {
-                    for number in 0..8_000 {
-                        let key = (round * THREADS + thread) << 32 | number;
-                        map.insert(&key, vec![1; 120]).unwrap();
-                    }
+                    let key = |number: u64| (round * THREADS + thread) << 32 | number;
+                    let insert = |number| map.insert(&key(number), vec![1; 120]);
+                    let inserted = (0..8_000).try_for_each(insert);
+                    // Also after an error, as the others wait.
                     written.wait();
                     done.wait();
+                    inserted.unwrap();
                 });
             }
             written.wait();

@@ -79,8 +79,8 @@ impl Shape {
 impl Builder {
     /// The largest shape of a shard that fits the budget.
     pub(super) fn shape(&self) -> Result<Shape, Error> {
-        let mut page_bytes = PAGE_BYTES_MAX;
-        while page_bytes > self.page_bytes_min() {
+        let (mut page_bytes, page_bytes_min) = (PAGE_BYTES_MAX, self.page_bytes_min());
+        while page_bytes > page_bytes_min {
             let shape = self.largest(page_bytes);
             if let Some(shape) = shape.filter(|shape| shape.config.pages >= PAGES_MIN) {
                 return Ok(shape);

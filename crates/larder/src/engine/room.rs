@@ -7,6 +7,11 @@ use crate::index::find;
 
 /// Slots moved per operation while memory is low.
 const MOVES_PER_STEP: usize = 8;
+/// Bytes of slots of a class that a writer takes at a time, at most, while few pages are free. Taking one slot at a
+/// time would mean one lock per slot.
+const SPARE_BYTES_TIGHT: usize = 512;
+/// Slots of a class taken at a time, at most.
+const SPARE_SLOTS_MAX: usize = 32;
 
 impl Engine<'_> {
     /// Empties sparse pages, a few slots per step, while few pages are free. Changes where entries
@@ -53,6 +58,13 @@ impl Engine<'_> {
     pub fn is_hoarded(&self) -> bool {
         let few = u64::from(self.state.limits.pages_low / 2);
         self.main.page_use().owned_bytes > few * self.shard.config().page_bytes as u64
+    }
+
+    /// How many spare slots of a class a writer may take now: few if pages are few.
+    pub fn ample(&self, class: u8) -> usize {
+        let most = self.state.limits.spare_bytes;
+        let bytes = if self.is_tight() { SPARE_BYTES_TIGHT.min(most) } else { most };
+        (bytes / self.shard.classes().size(class)).clamp(1, SPARE_SLOTS_MAX)
     }
 
     /// A free slot of `class`, if necessary by emptying a page now.

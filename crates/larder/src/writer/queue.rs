@@ -27,11 +27,6 @@ use crate::time::Seconds;
 const QUEUE_TRY: usize = 64;
 /// Operations queued, at most.
 const QUEUE_MAX: usize = 256;
-/// Bytes of slots of a class taken at a time, at most, while few pages are free. Taking one slot at a time would mean
-/// one lock per slot.
-const REFILL_TIGHT_BYTES: usize = 512;
-/// Slots of a class taken at a time, at most.
-const REFILL_MAX: usize = 32;
 /// How often a writer tries the lock before it sleeps: as long as about a hundred operations
 /// take. A sleeping writer costs the unlocking thread a system call, and wakes too late.
 const LOCK_SPINS: u32 = 1000;
@@ -376,7 +371,7 @@ impl ShardQueue {
     fn restock(&mut self, engine: &mut Engine<'_>) {
         for class in self.wanted.take() {
             let spare = &mut self.spare[class as usize];
-            let ample = ample(engine, class);
+            let ample = engine.ample(class);
             if spare.len() <= ample / 2 {
                 engine.main.alloc_many(class, ample - spare.len(), spare);
             }
@@ -475,7 +470,7 @@ impl ShardQueue {
             let slot = self.locked(shared, |queue, guard| {
                 let spare = &mut queue.spare[class as usize];
                 with_engine(shard, guard, |engine| {
-                    engine.main.alloc_many(class, ample(engine, class), spare);
+                    engine.main.alloc_many(class, engine.ample(class), spare);
                 });
                 if let Some(slot) = spare.pop() {
                     return Ok(Some(slot));
@@ -511,13 +506,6 @@ impl ShardQueue {
             main.free(slot);
         }
     }
-}
-
-/// How many spare slots of a class a writer may take now: few if pages are few.
-fn ample(engine: &Engine<'_>, class: u8) -> usize {
-    let most = engine.state.limits.spare_bytes;
-    let bytes = if engine.is_tight() { REFILL_TIGHT_BYTES.min(most) } else { most };
-    (bytes / engine.shard.classes().size(class)).clamp(1, REFILL_MAX)
 }
 
 /// Takes the lock, spinning before it sleeps.
