@@ -25,6 +25,11 @@ impl Cache {
         Cache { shared: Arc::new(shared) }
     }
 
+    #[inline(always)]
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// How many readers can exist at once.
     pub fn readers_max(&self) -> usize {
         self.shared.lookups.len()

@@ -15,6 +15,7 @@ use larder_mem::{Main, OwnedSlot, Shard, Slot, Stalled, TAG_BITS_LOW, WAYS, pref
 
 use crate::condition::When;
 use crate::evicted::{Batch, Cause};
+use crate::expiry::Ends;
 use crate::feedback::Report;
 use crate::hash::{Hasher, KeyHash};
 use crate::index::{Displaced, Placement, SECOND, find, mask_bit};
@@ -88,6 +89,17 @@ impl Engine<'_> {
         let home = self.state.placement.home(hash);
         prefetch_read(self.main.bucket(home));
         self.state.policy.prefetch_key(self.state.placement.fingerprint(hash));
+    }
+
+    /// Prefetches what the policy knows of a key and of the entries in its two buckets.
+    #[inline]
+    pub fn prefetch_states(&self, hash: KeyHash) {
+        let State { placement, policy, displaced, .. } = &*self.state;
+        let home = placement.home(hash);
+        policy.prefetch_key(placement.fingerprint(hash));
+        displaced.prefetch(home);
+        policy.prefetch(number(home, 0));
+        policy.prefetch(number(placement.second(home, placement.tag_word(hash)), 0));
     }
 
     /// When the index lines are cached, prefetches the next: the most likely slot, or the lines
@@ -178,6 +190,23 @@ impl Engine<'_> {
         self.take_out(bucket, way);
         self.state.counts.removed += 1;
         Ok(true)
+    }
+
+    /// Sets the second of expiry of an entry, if there is one; false if it has a term, which stays.
+    pub fn touch(&self, hash: KeyHash, key: &[u8], expires: u32) -> bool {
+        let slot = self.slot(hash, key);
+        let is_refused = slot.is_some_and(|slot| Ends::of(&slot).has_term());
+        slot.filter(|_| !is_refused).inspect(|slot| slot.set_expires(expires));
+        !is_refused
+    }
+
+    /// Lets an entry with a time to idle stay that long from `now`, if there is one.
+    pub fn prolong(&self, hash: KeyHash, key: &[u8], now: Seconds) {
+        if let Some(slot) = self.slot(hash, key)
+            && let Some(expires) = Ends::of(&slot).prolonged(now)
+        {
+            slot.set_expires(expires);
+        }
     }
 
     /// The entry under a key.

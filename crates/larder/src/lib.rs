@@ -77,6 +77,7 @@ mod condition;
 mod decode_key;
 #[doc(hidden)]
 pub mod derived;
+mod direct;
 #[cfg(feature = "serde")]
 mod encoded;
 mod engine;

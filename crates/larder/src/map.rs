@@ -265,7 +265,7 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     {
         key.with_key(|key| {
             self.inner.flight.supersede(key);
-            with_engine_key(key, |key, _| self.inner.pool.write(|writer| writer.remove(key)))
+            with_engine_key(key, |key, _| self.inner.pool.remove(key))
         })
     }
 
@@ -307,7 +307,7 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         // At second 0 nothing has expired yet, so expired entries are removed too.
         let mut entries = self.cache().iter(Seconds(0));
         for entry in entries.by_ref() {
-            self.inner.pool.write(|writer| writer.remove(entry.key()))?;
+            self.inner.pool.remove(entry.key())?;
         }
         entries.was_whole()
     }
@@ -447,9 +447,7 @@ impl Inner {
     fn store(&self, key: &[u8], value: &[u8], ends: Ends) -> Result<(), Error> {
         let now = self.clock.now();
         with_engine_key(key, |key, rest| {
-            rest.with_stored(value, |stored| {
-                self.pool.write(|writer| writer.insert_ending(key, stored, ends, now))
-            })
+            rest.with_stored(value, |stored| self.pool.put(key, (stored, ends), now))
         })
     }
 
@@ -505,7 +503,8 @@ impl Idle {
     #[cold]
     fn prolong(self, map: &Inner, keys: &[&[u8]]) {
         for at in (0..keys.len()).filter(|at| self.keys >> at & 1 == 1) {
-            map.pool.prolong(keys[at], || map.clock.now());
+            // A poisoned cache tells writes.
+            let _ = map.pool.cache().prolong(keys[at], map.clock.now());
         }
     }
 }

@@ -2,20 +2,21 @@
 //!
 //! A reader belongs to one core, must be synced, and blocks writers when its owner sleeps. The pool
 //! has as many pairs of a reader and a writer as the cache allows, each behind a light lock. A
-//! thread uses the pair that it used last time:
+//! thread uses the pair that it used last time. One write needs none (`direct`):
 //!
 //! ```text
 //! read    lock own reader, catch up, look up, use, unlock        taken? the next reader that is free;
 //!                                                                none: wait 100 us for the own one;
 //!                                                                then look up at main, and copy
-//! write   lock own writer, insert, publish, unlock               `Stalled`: sync all idle readers, retry;
+//! put     lock the key's shard, insert, unlock                   `Stalled`: sync all idle readers, retry;
 //!                                                                then wait for those in use
+//! many    lock own writer, insert, publish, unlock               as for one
 //! ```
 //!
 //! A reader in a thread-local would be worse. A thread that sleeps forever with an active reader
 //! stops reclamation for all, and only that thread could sync. Parking after each use would take
 //! main's lock twice per read. Under a light lock any thread can sync an idle reader, so **a
-//! stalled write syncs all idle readers and goes on**. No destructor runs when a thread ends, and
+//! stalled write syncs all idle readers and continues**. No destructor runs when a thread ends, and
 //! there may be any number of threads.
 //!
 //! Cost (`benches/map.rs`, 2,000 entries in the CPU's cache, two shared vCPUs of an EPYC Milan, 301
@@ -31,11 +32,11 @@
 //!    operation takes effect at one moment between its call and its return, for all threads. A
 //!    write is published before it returns, and a read first catches up with all that is published.
 //!    (A shared index shows all of it; its readers sync now and then, to release memory.)
-//! 3. The caller's code that runs under a lock of the pool may call the pool again. A read waits
-//!    100 us at most for a reader, and not at all within a read. A write within a write gets a
-//!    writer of its own. A write waits at most [`PATIENCE`] for reads in progress, and not at all
-//!    within one. So nothing deadlocks. A read that prolongs an entry ends with a write, which needs no
-//!    memory and so waits for no reader.
+//! 3. The caller's code that runs under the lock of a reader may call the pool again; none runs under
+//!    that of a writer. A read waits 100 us at most for a reader, and not at all within a read. A write
+//!    waits at most [`PATIENCE`] for reads in progress, and not at all within one. So nothing
+//!    deadlocks. A read that prolongs an entry ends with a write, which needs no memory and so waits
+//!    for no reader.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -45,11 +46,10 @@ use larder_mem::sync::CacheLines;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::cache::Cache;
-use crate::condition::Expected;
+use crate::condition::{Expected, When};
 use crate::error::Error;
 use crate::evicted::Batch;
 use crate::expiry::{Ends, Stored};
-use crate::hash::KeyHash;
 use crate::reader::Reader;
 use crate::time::Seconds;
 use crate::writer::Writer;
@@ -98,39 +98,34 @@ pub(crate) struct ReaderPool {
     pairs: Box<[CacheLines<Pair>]>,
 }
 
-/// The pair that a thread used last, in any pool, and how many reads and writes it is in.
+/// The pair that a thread used last, in any pool, and how many reads it is in.
 struct ThreadState {
     pair: Cell<usize>,
     reads: Cell<u32>,
-    writes: Cell<u32>,
 }
 
 static ARRIVED: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static THREAD_STATE: ThreadState =
-        const { ThreadState {
-            pair: Cell::new(usize::MAX),
-            reads: Cell::new(0),
-            writes: Cell::new(0),
-        } };
+        const { ThreadState { pair: Cell::new(usize::MAX), reads: Cell::new(0) } };
 }
 
-/// A read or a write in progress on this thread.
-struct Busy(fn(&ThreadState) -> &Cell<u32>);
+/// A read in progress on this thread.
+struct Reading;
 
-impl Busy {
+impl Reading {
     #[inline]
-    fn with(count: fn(&ThreadState) -> &Cell<u32>) -> Busy {
-        THREAD_STATE.with(|state| count(state).set(count(state).get() + 1));
-        Busy(count)
+    fn begin() -> Reading {
+        THREAD_STATE.with(|state| state.reads.set(state.reads.get() + 1));
+        Reading
     }
 }
 
-impl Drop for Busy {
+impl Drop for Reading {
     #[inline]
     fn drop(&mut self) {
-        THREAD_STATE.with(|state| (self.0)(state).set((self.0)(state).get() - 1));
+        THREAD_STATE.with(|state| state.reads.set(state.reads.get() - 1));
     }
 }
 
@@ -210,7 +205,7 @@ impl ReaderPool {
             && let Some((reader, reads)) = self.registered(&mut pooled)
         {
             self.catch_up(reader, reads, when);
-            let _reading = Busy::with(|state| &state.reads);
+            let _reading = Reading::begin();
             // The entry borrows the locked reader, so it ends before the lock is free (invariant
             // 1).
             return with(reader.get(key, now).map(|entry| Stored::of(entry.slot)));
@@ -235,7 +230,7 @@ impl ReaderPool {
             return;
         };
         self.catch_up(reader, reads, CatchUp::Always);
-        let _reading = Busy::with(|state| &state.reads);
+        let _reading = Reading::begin();
         // Entries end before the lock is free (invariant 1).
         reader.get_many(keys, now, |at, entry| each(at, entry.map(|entry| Stored::of(entry.slot))));
     }
@@ -322,36 +317,26 @@ impl ReaderPool {
         };
     }
 
-    /// Runs `operate` on a writer and publishes the result. If readers block it, it removes the
-    /// cause and runs `operate` again. On an error the operation may have been applied or not;
-    /// nothing of it is applied later.
-    pub fn write(
-        &self,
-        operate: impl FnMut(&mut Writer) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let (written, evicted) = self.write_then(operate, |_| {});
-        // The cache's listener may write: all is done, and no lock is held.
-        self.cache.report_evicted(evicted);
-        written
+    /// Stores a value under a key. If readers block it, it removes the cause and tries again. On an
+    /// error nothing has changed.
+    #[inline]
+    pub fn put(&self, key: &[u8], value: (&[u8], Ends), now: Seconds) -> Result<(), Error> {
+        let mut unreported = self.unreported();
+        self.retry(|| self.cache.put(key, value, When::Always, now, &mut unreported.evicted))?;
+        Ok(())
     }
 
-    /// As [`ReaderPool::write`]; calls `then` with the writer when all is published. The caller reports what was
-    /// evicted.
-    fn write_then(
-        &self,
-        operate: impl FnMut(&mut Writer) -> Result<(), Error>,
-        then: impl FnOnce(&mut Writer),
-    ) -> (Result<(), Error>, Batch) {
-        let _writing = Busy::with(|state| &state.writes);
-        match self.writer() {
-            Some(mut writer) => self.write_with(&mut writer, operate, then),
-            // A write within a write.
-            None => self.write_with(&mut self.cache.writer_in_lock(), operate, then),
-        }
+    /// Removes the entry under a key, if there is one.
+    pub fn remove(&self, key: &[u8]) -> Result<(), Error> {
+        let mut unreported = self.unreported();
+        // Whether it has expired makes no difference.
+        let now = Seconds(0);
+        self.retry(|| self.cache.remove(key, When::Always, now, &mut unreported.evicted))?;
+        Ok(())
     }
 
-    /// Stores a value under a key, or removes it, on condition that its entry is still `there`; see
-    /// [`Writer::change`]. False if it is not.
+    /// Stores a value under a key, or removes it, on condition that its entry is still `there`, or
+    /// that there is none. False if it is not.
     pub fn change(
         &self,
         key: &[u8],
@@ -359,8 +344,7 @@ impl ReaderPool {
         value: Option<(&[u8], Ends)>,
         now: Seconds,
     ) -> Result<bool, Error> {
-        let mut unreported = self.unreported();
-        self.change_silently(key, there, value, now, &mut unreported)
+        self.change_silently(key, there, value, now, &mut self.unreported())
     }
 
     /// As [`ReaderPool::change`], but what it evicts is reported when `unreported` is dropped.
@@ -372,43 +356,42 @@ impl ReaderPool {
         now: Seconds,
         unreported: &mut Unreported<'_>,
     ) -> Result<bool, Error> {
-        let hash = self.cache.hash(key);
-        let change = |writer: &mut Writer| writer.change(hash, key, there, value, now);
-        let (is_applied, mut evicted) = self.write_unless_refused(hash, change);
-        unreported.evicted.append(&mut evicted);
-        evicted.reuse();
-        is_applied
+        let when = there.map_or(When::Absent, Expected::when);
+        self.retry(|| match value {
+            Some(value) => self.cache.put(key, value, when, now, &mut unreported.evicted),
+            None => self.cache.remove(key, when, now, &mut unreported.evicted),
+        })
     }
 
-    /// As [`ReaderPool::write_then`]; false if the operation, on a key with this hash, was refused.
-    fn write_unless_refused(
+    /// Runs `operate` on a writer and publishes the result. If readers block it, it removes the
+    /// cause and runs `operate` again. On an error the operations may have been applied or not;
+    /// none of them is applied later.
+    pub fn write(
         &self,
-        hash: KeyHash,
-        operate: impl FnMut(&mut Writer) -> Result<(), Error>,
-    ) -> (Result<bool, Error>, Batch) {
-        let mut is_applied = true;
-        let (written, evicted) =
-            self.write_then(operate, |writer| is_applied = !writer.was_refused(hash));
-        (written.map(|()| is_applied), evicted)
-    }
-
-    /// Lets an entry with a time to idle stay that long from now. A read within a read, which might wait
-    /// for itself, leaves it out where no writer is free; so may a poisoned cache, which tells writes.
-    pub fn prolong(&self, key: &[u8], now: impl Fn() -> Seconds) {
-        if is_reading() && self.pairs.iter().all(|pair| pair.0.writer.is_locked()) {
-            return;
+        mut operate: impl FnMut(&mut Writer) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut writer = self.writer();
+        let mut is_queued = false;
+        let written = self.retry(|| {
+            if !is_queued {
+                operate(&mut writer)?;
+                is_queued = true;
+            }
+            writer.publish()
+        });
+        if let Err(error) = &written {
+            // Operations before the one that was refused are applied. After a stall, which
+            // lasted, nothing is applied any more (invariant 2).
+            if !matches!(error, Error::Stalled { .. }) {
+                let _ = self.retry(|| writer.publish());
+            }
+            writer.discard();
         }
-        // The caller's code, and the wait for the writer, may have taken long: what has expired meanwhile
-        // stays so.
-        let _ = self.write(|writer| writer.prolong(key, now()));
-    }
-
-    /// Sets the second of expiry of the entry under a key; false if that entry has a term.
-    pub fn touch(&self, key: &[u8], expires: u32) -> Result<bool, Error> {
-        let touch = |writer: &mut Writer| writer.touch_until(key, expires);
-        let (is_applied, evicted) = self.write_unless_refused(self.cache.hash(key), touch);
+        let evicted = writer.take_evicted();
+        drop(writer);
+        // The cache's listener may write: all is done, and no lock is held.
         self.cache.report_evicted(evicted);
-        is_applied
+        written
     }
 
     /// Nothing yet.
@@ -416,44 +399,28 @@ impl ReaderPool {
         Unreported { cache: &self.cache, evicted: Batch::default() }
     }
 
-    fn write_with(
-        &self,
-        writer: &mut Writer,
-        mut operate: impl FnMut(&mut Writer) -> Result<(), Error>,
-        then: impl FnOnce(&mut Writer),
-    ) -> (Result<(), Error>, Batch) {
-        let mut is_queued = false;
-        let written = self.retry(|| {
-            if !is_queued {
-                operate(writer)?;
-                is_queued = true;
-            }
-            writer.publish()
-        });
-        match &written {
-            Ok(()) => then(writer),
-            Err(error) => {
-                // Operations before the one that was refused are applied. After a stall, which
-                // lasted, nothing is applied any more (invariant 2).
-                if !matches!(error, Error::Stalled { .. }) {
-                    let _ = self.retry(|| writer.publish());
-                }
-                writer.discard();
-            }
-        }
-        (written, writer.take_evicted())
-    }
-
     /// Runs `run` and removes any cause that blocks it, until it succeeds, fails for another
     /// reason, or a read in progress blocks it for too long.
+    #[inline]
+    pub fn retry<R>(&self, mut run: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
+        match run() {
+            Ok(result) => Ok(result),
+            Err(error) => self.retry_after(error, run),
+        }
+    }
+
+    #[cold]
     #[allow(
         clippy::disallowed_methods,
         reason = "a write of a map waits for readers, and not forever"
     )]
-    pub fn retry(&self, mut run: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+    fn retry_after<R>(
+        &self,
+        mut error: Error,
+        mut run: impl FnMut() -> Result<R, Error>,
+    ) -> Result<R, Error> {
         let mut deadline = None;
         loop {
-            let Err(error) = run() else { return Ok(()) };
             let goes_on = match (&error, deadline) {
                 // Most readers are idle, and those in use most likely synced not long ago.
                 (Error::Stalled { .. }, None) => {
@@ -468,19 +435,20 @@ impl ReaderPool {
             if !goes_on || Instant::now() > deadline {
                 return Err(error);
             }
+            match run() {
+                Ok(result) => return Ok(result),
+                Err(next) => error = next,
+            }
         }
     }
 
     /// This thread's writer, or another that is free. Writers are in use for moments only, so
-    /// waiting for one is like waiting for main. `None` if this thread might wait for itself.
-    fn writer(&self) -> Option<MutexGuard<'_, Writer>> {
+    /// waiting for one is like waiting for main.
+    fn writer(&self) -> MutexGuard<'_, Writer> {
         let own = self.own();
         let others = (own..self.pairs.len()).chain(0..own);
         let mut free = others.filter_map(|pair| self.pairs[pair].0.writer.try_lock());
-        free.next().or_else(|| {
-            let is_within = THREAD_STATE.with(|state| state.writes.get() > 1);
-            if is_within { None } else { Some(self.pairs[own].0.writer.lock()) }
-        })
+        free.next().unwrap_or_else(|| self.pairs[own].0.writer.lock())
     }
 
     /// Syncs all readers that no thread is using, which publishes their figures.

@@ -4,17 +4,23 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use larder_mem::sync::{AtomicU64, CacheLines, Ordering};
-use larder_mem::{Guard, Shard};
+use larder_mem::{Guard, HEADER_BYTES, Shard, VERSION_BYTES};
 use parking_lot::Mutex;
 
 use crate::engine::{Engine, Limits, State};
+use crate::error::Error;
 use crate::evicted::Notifier;
+use crate::expiry::Ends;
 use crate::hash::Hasher;
 use crate::index::Placement;
 use crate::time::SyncMode;
 
 /// The longest value of any cache, in bytes, whatever its budget.
 pub const VALUE_BYTES_MAX: usize = 32 << 10;
+
+/// How often a thread tries a lock before it sleeps: as long as about a hundred operations take. A
+/// thread that sleeps costs the unlocking one a system call, and wakes too late.
+const LOCK_SPINS: u32 = 1000;
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 255;
@@ -103,6 +109,34 @@ pub(crate) fn with_engine<R>(
 }
 
 pub(crate) fn value_bytes_max(shared: &Shared, key_len: usize) -> usize {
-    let room = shared.slot_bytes_max.saturating_sub(larder_mem::HEADER_BYTES + key_len);
+    let room = shared.slot_bytes_max.saturating_sub(HEADER_BYTES + key_len);
     room.min(VALUE_BYTES_MAX)
+}
+
+/// The size class of an entry with a value of `len` bytes.
+#[inline]
+pub(crate) fn class_for(shared: &Shared, key: &[u8], len: usize, ends: Ends) -> Result<u8, Error> {
+    if key.is_empty() || key.len() > KEY_BYTES_MAX {
+        return Err(Error::KeyLength { bytes: key.len() });
+    }
+    let extra = if ends.version.is_some() { VERSION_BYTES } else { 0 };
+    let bytes_max = value_bytes_max(shared, key.len() + extra);
+    let too_large = Error::ValueTooLarge { bytes: len, bytes_max };
+    if len > bytes_max {
+        return Err(too_large);
+    }
+    // All shards have the same classes.
+    shared.shards[0].classes().of(HEADER_BYTES + key.len() + len + extra).ok_or(too_large)
+}
+
+/// Takes a shard's lock, spinning before it sleeps.
+#[inline]
+pub(crate) fn lock_soon(shard: &Shard<State>) -> Result<Guard<'_, State>, larder_mem::Error> {
+    for _ in 0..LOCK_SPINS {
+        if let Some(guard) = shard.try_lock() {
+            return guard;
+        }
+        std::hint::spin_loop();
+    }
+    shard.lock()
 }

@@ -13,10 +13,7 @@ mod queue;
 
 use std::sync::Arc;
 
-use larder_mem::VERSION_BYTES;
-
 use self::queue::{Act, Condition, ShardQueue};
-use crate::condition::Expected;
 use crate::error::Error;
 use crate::evicted::Batch;
 use crate::expiry::Ends;
@@ -149,8 +146,7 @@ impl Writer {
     ) -> Result<(), Error> {
         let (shared, queue) = self.parts(hash);
         queue.home(shared).prefetch_bucket(shared.placement.home(hash));
-        let extra = if ends.version.is_some() { VERSION_BYTES } else { 0 };
-        let stored = queue.slot_for(shared, key, value.len(), extra).and_then(|mut slot| {
+        let stored = queue.slot_for(shared, key, value.len(), ends).and_then(|mut slot| {
             queue.home(shared).fill(&mut slot, key, value, ends.expires, ends.version);
             queue.enqueue(shared, hash, slot, condition, now)
         });
@@ -206,7 +202,7 @@ impl Writer {
     ) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
         let (shared, queue) = self.parts(hash);
-        let stored = queue.slot_for(shared, key, len_max, 0).and_then(|slot| {
+        let stored = queue.slot_for(shared, key, len_max, Ends::NEVER).and_then(|slot| {
             queue.build_in(shared, hash, slot, (key, len_max), (ttl.expires(now), now), build)
         });
         queue.report(shared);
@@ -217,58 +213,18 @@ impl Writer {
     pub fn remove(&mut self, key: &[u8]) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
         let (shared, queue) = self.parts(hash);
-        let queued = queue.enqueue_key(shared, hash, key, Act::Remove(Condition::Always), 0);
+        let queued = queue.enqueue_key(shared, hash, key, Act::Remove, 0);
         queue.report(shared);
         queued
-    }
-
-    /// Stores a value, or removes the entry if that is `None`, on condition that the live entry under
-    /// the key is still `there` when the operation is applied, or that there is none. The writer's
-    /// queue must be empty. Publish, then [`Writer::was_refused`] tells whether it was applied.
-    pub(crate) fn change(
-        &mut self,
-        hash: KeyHash,
-        key: &[u8],
-        there: Option<&Expected>,
-        value: Option<(&[u8], Ends)>,
-        now: Seconds,
-    ) -> Result<(), Error> {
-        self.parts(hash).1.expect(there.cloned());
-        if let Some((value, ends)) = value {
-            return self.insert_when(Condition::Equal, hash, key, value, ends, now);
-        }
-        let (shared, queue) = self.parts(hash);
-        let queued = queue.enqueue_key(shared, hash, key, Act::Remove(Condition::Equal), now.0);
-        queue.report(shared);
-        queued
-    }
-
-    /// True if the last operation on the key's shard was refused by its condition.
-    pub(crate) fn was_refused(&mut self, hash: KeyHash) -> bool {
-        self.parts(hash).1.is_refused()
     }
 
     /// Sets an entry's expiry to `ttl` from `now`, if there is one. Readers see it once applied. An entry
     /// that a [`crate::Map`] stored with an [`crate::Expiry`] other than a [`Ttl`] stays as it is:
     /// [`crate::Map::touch`] changes that.
     pub fn touch(&mut self, key: &[u8], ttl: Ttl, now: Seconds) -> Result<(), Error> {
-        self.change_expiry(Act::Touch, key, ttl.expires(now))
-    }
-
-    /// As [`Writer::touch`], with the first second in which the entry has expired.
-    pub(crate) fn touch_until(&mut self, key: &[u8], expires: u32) -> Result<(), Error> {
-        self.change_expiry(Act::Touch, key, expires)
-    }
-
-    /// Lets an entry with a time to idle stay that long from `now`, if there is one.
-    pub(crate) fn prolong(&mut self, key: &[u8], now: Seconds) -> Result<(), Error> {
-        self.change_expiry(Act::Prolong, key, now.0)
-    }
-
-    fn change_expiry(&mut self, act: Act, key: &[u8], at: u32) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
         let (shared, queue) = self.parts(hash);
-        let queued = queue.enqueue_key(shared, hash, key, act, at);
+        let queued = queue.enqueue_key(shared, hash, key, Act::Touch, ttl.expires(now));
         queue.report(shared);
         queued
     }

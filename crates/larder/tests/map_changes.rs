@@ -189,8 +189,8 @@ fn values_before_a_refused_one_are_stored() {
     map.cache().validate().unwrap();
 }
 
-/// Threads that stopped after they wrote entries of one size do not keep the room that entries of
-/// another size need.
+/// Threads that stopped after they wrote many entries of one size together do not keep the room that
+/// entries of another size need.
 #[test]
 fn pausing_threads_leave_room() {
     const THREADS: u64 = 15;
@@ -204,8 +204,8 @@ fn pausing_threads_leave_room() {
                 let (map, written, done) = (&map, &written, &done);
                 scope.spawn(move || {
                     let key = |number: u64| (round * THREADS + thread) << 32 | number;
-                    let insert = |number| map.insert(&key(number), vec![1; 120]);
-                    let inserted = (0..8_000).try_for_each(insert);
+                    let entries = (0..8_000).map(|number| (key(number), vec![1; 120]));
+                    let inserted = map.insert_many(entries, Expiry::NEVER);
                     // Also after an error, as the others wait.
                     written.wait();
                     done.wait();

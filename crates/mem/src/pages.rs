@@ -266,6 +266,16 @@ impl Pages {
         Some(Arena::id_at(offset))
     }
 
+    /// The slot of `class` that will be taken next, if that is known without a search.
+    #[inline]
+    pub fn upcoming(&self, class: u8) -> Option<u32> {
+        let ClassBooks { first, size, .. } = self.classes[class as usize];
+        let word = self.pages.get(first as usize)?.hint as usize;
+        let bits = self.free_bits[first as usize * self.words + word];
+        let slot = word * 64 + bits.trailing_zeros() as usize;
+        (bits != 0).then(|| Arena::id_at(((first as usize) << self.shift) + slot * size as usize))
+    }
+
     /// Prefetches the state of the page that slots will be taken from next.
     #[inline]
     fn prefetch(&self, page: u32) {

@@ -6,6 +6,7 @@
 //! later locks fail, reads still work.
 
 mod moves;
+mod slots;
 mod usage;
 
 use std::collections::VecDeque;
@@ -325,50 +326,6 @@ impl Main<'_> {
     #[inline(always)]
     fn set_way(&self, bucket: usize, way: usize, tag_word: u16, slot: u32) {
         self.table()[bucket].set_way(way, tag_word, slot, self.core.table.store_order());
-    }
-
-    /// Takes a free slot of `class`; `None` if there is none, limbo included.
-    #[inline]
-    pub fn alloc(&mut self, class: u8) -> Option<OwnedSlot> {
-        let id = self.books.pages.take(class).or_else(|| self.take_scarce(class))?;
-        let mut slot = OwnedSlot::new(id, class, self.core.id);
-        self.core.arena.clear(&mut slot);
-        Some(slot)
-    }
-
-    /// A slot of a class that seems to have none: one that readers or leases have released since,
-    /// or one of a page that is being emptied.
-    fn take_scarce(&mut self, class: u8) -> Option<u32> {
-        self.reclaim();
-        if let Some(id) = self.books.pages.take(class) {
-            return Some(id);
-        }
-        self.revisit_revoked(usize::MAX);
-        let pages = &mut self.books.pages;
-        pages.take(class).or_else(|| pages.take_draining(class))
-    }
-
-    /// Takes up to `count` free slots of `class`, into `slots`. Their lines are fetched in
-    /// parallel, where [`Main::alloc`] in a loop would wait for each.
-    pub fn alloc_many(&mut self, class: u8, count: usize, slots: &mut Vec<OwnedSlot>) {
-        let first = slots.len();
-        for _ in 0..count {
-            let Some(id) = self.books.pages.take(class) else { break };
-            self.core.arena.prefetch(id);
-            slots.push(OwnedSlot::new(id, class, self.core.id));
-        }
-        for slot in &mut slots[first..] {
-            self.core.arena.clear(slot);
-        }
-        if slots.len() == first {
-            slots.extend(self.alloc(class));
-        }
-    }
-
-    /// Returns an owned slot. It was never published, so it is free at once.
-    pub fn free(&mut self, slot: OwnedSlot) {
-        assert_eq!(slot.shard(), self.core.id, "a slot goes back to the shard it came from");
-        self.books.pages.give_back(slot.id());
     }
 
     /// Makes sure that `records` more records can be written.

@@ -3,6 +3,7 @@
 use larder_mem::OwnedSlot;
 
 use super::Engine;
+use crate::error::Error;
 use crate::index::find;
 
 /// Slots moved per operation while memory is low.
@@ -67,8 +68,25 @@ impl Engine<'_> {
         (bytes / self.shard.classes().size(class)).clamp(1, SPARE_SLOTS_MAX)
     }
 
-    /// A free slot of `class`, if necessary by emptying a page now.
-    pub fn alloc(&mut self, class: u8) -> Option<OwnedSlot> {
+    /// A free slot of `class`, if necessary by emptying a page now. The error states whether readers hold what
+    /// is missing.
+    #[cold]
+    pub fn alloc(&mut self, class: u8) -> Result<OwnedSlot, Error> {
+        loop {
+            let before = self.main.slowest();
+            if let Some(slot) = self.find_slot(class) {
+                return Ok(slot);
+            }
+            match self.main.slowest() {
+                stalled if stalled.behind > 0 => return Err(stalled.into()),
+                // The reader caught up meanwhile, so its slots are free now.
+                _ if before.behind > 0 => {}
+                _ => return Err(Error::Starved),
+            }
+        }
+    }
+
+    fn find_slot(&mut self, class: u8) -> Option<OwnedSlot> {
         // Two rounds: the page that is already half empty may be of this class.
         for _ in 0..2 {
             if let Some(slot) = self.main.alloc(class) {

@@ -196,7 +196,7 @@ impl Inner {
                 }
                 // A write that comes between has its value touched, or none: as if it had come before
                 // or after this. One with a term is refused (invariant 3 of `expiry`).
-                if self.pool.touch(engine_key, ends.expires)? {
+                if self.pool.cache().touch(engine_key, ends.expires)? {
                     return Ok(Some(true));
                 }
             }

@@ -9,27 +9,22 @@
 
 use std::collections::VecDeque;
 
-use larder_mem::{
-    Guard, HEADER_BYTES, LogPosition as ShardPosition, OwnedSlot, Shard, Slot, Stalled,
-};
+use larder_mem::{Guard, LogPosition as ShardPosition, OwnedSlot, Shard, Stalled};
 
 use super::Build;
-use crate::condition::{Expected, When};
+use crate::condition::When;
 use crate::engine::{Engine, State};
 use crate::error::Error;
 use crate::evicted::Batch;
 use crate::expiry::Ends;
 use crate::hash::KeyHash;
-use crate::shared::{KEY_BYTES_MAX, Shared, value_bytes_max, with_engine};
+use crate::shared::{Shared, class_for, lock_soon, with_engine};
 use crate::time::Seconds;
 
 /// Operations queued before the writer first tries the lock.
 const QUEUE_TRY: usize = 64;
 /// Operations queued, at most.
 const QUEUE_MAX: usize = 256;
-/// How often a writer tries the lock before it sleeps: as long as about a hundred operations
-/// take. A sleeping writer costs the unlocking thread a system call, and wakes too late.
-const LOCK_SPINS: u32 = 1000;
 
 /// How many operations ahead lines are prefetched.
 const APPLY_AHEAD: usize = 12;
@@ -49,21 +44,27 @@ struct Operation {
 pub(super) enum Act {
     Insert(Condition),
     /// Its key is the next in [`ShardQueue::keys`].
-    Remove(Condition),
+    Remove,
     /// As for `Remove`.
     Touch,
-    /// As for `Remove`.
-    Prolong,
 }
 
-/// A [`When`] without its argument, which would make each operation longer.
+/// A [`When`] without an argument, which would make each operation longer.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Condition {
     Always,
     Absent,
     Newer,
-    /// The entry has the value and the expiry of [`ShardQueue::expected`], or there is none.
-    Equal,
+}
+
+impl Condition {
+    fn when(self) -> When<'static> {
+        match self {
+            Condition::Always => When::Always,
+            Condition::Absent => When::Absent,
+            Condition::Newer => When::Newer,
+        }
+    }
 }
 
 /// A writer's own state for one shard. Its methods take the shared state as an argument, so that no
@@ -81,12 +82,6 @@ pub(super) struct ShardQueue {
     spare: Box<[Vec<OwnedSlot>]>,
     /// Classes whose spare slots were used; more are taken when the lock is held anyway.
     wanted: Wanted,
-    /// The entry that the queued operation with the condition `Equal` expects. There is at most one
-    /// such operation: the queue is empty when it is queued, and it is published at once.
-    expected: Option<Expected>,
-    /// Whether the last operation was refused by its condition or by the entry's term, or found nothing
-    /// to remove.
-    is_refused: bool,
     /// Evictions by our operations that are not reported yet.
     pub(super) evicted: Batch,
     /// Whether operations report evictions; otherwise the owner does (`Writer::take_evicted`).
@@ -103,30 +98,8 @@ impl ShardQueue {
             queue_bytes: 0,
             spare: (0..classes).map(|_| Vec::new()).collect(),
             wanted: Wanted::default(),
-            expected: None,
-            is_refused: false,
             evicted: Batch::default(),
             reports,
-        }
-    }
-
-    /// Sets the entry that the next operation with the condition `Equal` expects.
-    pub(super) fn expect(&mut self, there: Option<Expected>) {
-        debug_assert!(self.operations.is_empty(), "one such operation at a time");
-        self.expected = there;
-    }
-
-    /// True if the last applied operation was refused by its condition, or found nothing to remove.
-    pub(super) fn is_refused(&self) -> bool {
-        self.is_refused
-    }
-
-    fn when(&self, condition: Condition) -> When<'_> {
-        match condition {
-            Condition::Always => When::Always,
-            Condition::Absent => When::Absent,
-            Condition::Newer => When::Newer,
-            Condition::Equal => self.expected.as_ref().map_or(When::Absent, Expected::when),
         }
     }
 
@@ -389,63 +362,36 @@ impl ShardQueue {
             |stalled: Stalled, slot| Err((Error::from(stalled), Operation { hash, slot, at, act }));
         if let (Act::Insert(condition), Some(slot)) = (act, slot) {
             let bytes = engine.shard.classes().size(slot.class());
-            match engine.insert(hash, slot, self.when(condition), Seconds(at)) {
-                Ok(is_stored) => self.is_refused = !is_stored,
-                Err((stalled, slot)) => return refused(stalled, Some(slot)),
+            if let Err((stalled, slot)) = engine.insert(hash, slot, condition.when(), Seconds(at)) {
+                return refused(stalled, Some(slot));
             }
             self.queue_bytes -= bytes;
             return Ok(());
         }
         let key = self.keys.front().expect("every operation without a slot has a key");
-        match act {
-            Act::Touch => {
-                let slot = engine.slot(hash, key);
-                self.is_refused = slot.is_some_and(|slot| Ends::of(&slot).has_term());
-                slot.filter(|_| !self.is_refused).inspect(|slot| slot.set_expires(at));
-            }
-            Act::Prolong => {
-                let prolonged = |slot: &Slot<'_>| Ends::of(slot).prolonged(Seconds(at));
-                if let Some(slot) = engine.slot(hash, key)
-                    && let Some(expires) = prolonged(&slot)
-                {
-                    slot.set_expires(expires);
-                }
-            }
-            Act::Insert(condition) | Act::Remove(condition) => {
-                match engine.remove(hash, key, self.when(condition), Seconds(at)) {
-                    Ok(is_removed) => self.is_refused = !is_removed,
-                    Err(stalled) => return refused(stalled, None),
-                }
-            }
+        if let Act::Touch = act {
+            engine.touch(hash, key, at);
+        } else if let Err(stalled) = engine.remove(hash, key, When::Always, Seconds(at)) {
+            return refused(stalled, None);
         }
         self.keys.pop_front();
         Ok(())
     }
 
-    /// A slot for the key, a value of `len` bytes and `extra` more, with room in the queue for it.
+    /// A slot for the key, a value of `len` bytes and its end, with room in the queue for it.
     #[inline]
     pub(super) fn slot_for(
         &mut self,
         shared: &Shared,
         key: &[u8],
         len: usize,
-        extra: usize,
+        ends: Ends,
     ) -> Result<OwnedSlot, Error> {
         if let Some(notifier) = &shared.notifier {
             notifier.admit_insert()?;
         }
-        if key.is_empty() || key.len() > KEY_BYTES_MAX {
-            return Err(Error::KeyLength { bytes: key.len() });
-        }
-        let bytes_max = value_bytes_max(shared, key.len() + extra);
-        if len > bytes_max {
-            return Err(Error::ValueTooLarge { bytes: len, bytes_max });
-        }
+        let class = class_for(shared, key, len, ends)?;
         self.make_queue_room(shared)?;
-        let shard = &shared.shards[self.shard];
-        let Some(class) = shard.classes().of(HEADER_BYTES + key.len() + len + extra) else {
-            return Err(Error::ValueTooLarge { bytes: len, bytes_max });
-        };
         let shard = self.home(shared);
         let spare = &mut self.spare[class as usize];
         match spare.pop() {
@@ -477,19 +423,10 @@ impl ShardQueue {
                 }
                 let applied = queue.apply(shared, guard)?;
                 queue.give_back(guard);
-                with_engine(shard, guard, |engine| {
-                    let before = engine.main.slowest();
-                    if let Some(slot) = engine.alloc(class) {
-                        return Ok(Some(slot));
-                    }
-                    match engine.main.slowest() {
-                        _ if applied.is_none() => Ok(None),
-                        stalled if stalled.behind > 0 => Err(stalled.into()),
-                        // The reader caught up meanwhile, so its slots are free now.
-                        _ if before.behind > 0 => Ok(None),
-                        _ => Err(Error::Starved),
-                    }
-                })
+                match with_engine(shard, guard, |engine| engine.alloc(class)) {
+                    Err(_) if applied.is_none() => Ok(None),
+                    slot => slot.map(Some),
+                }
             })?;
             if let Some(slot) = slot {
                 // Evictions are reported after the slot is in use.
@@ -506,17 +443,6 @@ impl ShardQueue {
             main.free(slot);
         }
     }
-}
-
-/// Takes the lock, spinning before it sleeps.
-fn lock_soon(shard: &Shard<State>) -> Result<Guard<'_, State>, larder_mem::Error> {
-    for _ in 0..LOCK_SPINS {
-        if let Some(guard) = shard.try_lock() {
-            return guard;
-        }
-        std::hint::spin_loop();
-    }
-    shard.lock()
 }
 
 /// A set of classes.
