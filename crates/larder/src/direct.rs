@@ -11,7 +11,7 @@
 //! was taken is prefetched, for the next operation on the shard.
 //!
 //! Invariants
-//! 1. An operation that fails has changed nothing and owns no slot, so it can be tried again.
+//! 1. An operation that fails has changed no entry and owns no slot, so it can be tried again.
 //! 2. No caller's code runs under the lock. It is held for the copy of one value, which is 32 KiB
 //!    long at most.
 
@@ -19,7 +19,7 @@ use larder_mem::Shard;
 
 use crate::cache::Cache;
 use crate::condition::When;
-use crate::engine::{Engine, State};
+use crate::engine::{Engine, RECORDS_MAX, State};
 use crate::error::Error;
 use crate::evicted::Batch;
 use crate::expiry::Ends;
@@ -29,7 +29,8 @@ use crate::time::Seconds;
 
 impl Cache {
     /// Stores a value under a key if the present entry meets the condition `when`; false if not.
-    /// What leaves for it is added to `evicted`.
+    /// What leaves for it is added to `evicted`. The caller first asks [`Cache::admit_insert`], once
+    /// for all attempts.
     #[inline]
     pub(crate) fn put(
         &self,
@@ -39,13 +40,11 @@ impl Cache {
         now: Seconds,
         evicted: &mut Batch,
     ) -> Result<bool, Error> {
-        let shared = self.shared();
-        if let Some(notifier) = &shared.notifier {
-            notifier.admit_insert()?;
-        }
         let place = self.place(key);
-        let class = class_for(shared, key, value.len(), ends)?;
-        place.apply(evicted, |engine, hash| {
+        let class = class_for(self.shared(), key, value.len(), ends)?;
+        place.change(evicted, |engine, hash| {
+            // If the log has no room, that is known before the value is copied.
+            engine.main.reserve(RECORDS_MAX)?;
             let slot = engine.main.alloc(class);
             let mut slot = slot.map_or_else(|| engine.alloc(class), Ok)?;
             engine.shard.fill(&mut slot, key, value, ends.expires, ends.version);
@@ -65,19 +64,18 @@ impl Cache {
         now: Seconds,
         evicted: &mut Batch,
     ) -> Result<bool, Error> {
-        self.place(key).apply(evicted, |engine, hash| Ok(engine.remove(hash, key, when, now)?))
+        self.place(key).change(evicted, |engine, hash| Ok(engine.remove(hash, key, when, now)?))
     }
 
     /// Sets the second of expiry of the entry under a key; false if that entry has a term. It needs
-    /// neither memory nor the log, so only a poisoned cache fails.
+    /// neither memory nor the log, so only a poisoned cache fails. Evicts nothing.
     pub(crate) fn touch(&self, key: &[u8], expires: u32) -> Result<bool, Error> {
-        let evicted = &mut Batch::default();
-        self.place(key).apply(evicted, |engine, hash| Ok(engine.touch(hash, key, expires)))
+        self.place(key).apply(|engine, hash| Ok(engine.touch(hash, key, expires)))
     }
 
     /// Lets the entry under a key stay for its time to idle from `now`, as [`Cache::touch`].
     pub(crate) fn prolong(&self, key: &[u8], now: Seconds) -> Result<(), Error> {
-        self.place(key).apply(&mut Batch::default(), |engine, hash| {
+        self.place(key).apply(|engine, hash| {
             engine.prolong(hash, key, now);
             Ok(())
         })
@@ -105,14 +103,12 @@ impl Place<'_> {
     /// Runs `act` under the lock (invariant 2). What it evicts is added to `evicted`, and so leaves the
     /// lock.
     #[inline(always)]
-    fn apply<R>(
+    fn change<R>(
         self,
         evicted: &mut Batch,
         act: impl FnOnce(&mut Engine<'_>, KeyHash) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let Place { hash, shard } = self;
-        let mut guard = lock_soon(shard)?;
-        with_engine(shard, &mut guard, |engine| {
+        self.apply(|engine, hash| {
             engine.prefetch_states(hash);
             let result = act(engine, hash);
             if let Some(batch) = &mut engine.state.evicted {
@@ -121,6 +117,16 @@ impl Place<'_> {
             result
         })
     }
+
+    #[inline(always)]
+    fn apply<R>(
+        self,
+        act: impl FnOnce(&mut Engine<'_>, KeyHash) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let Place { hash, shard } = self;
+        let mut guard = lock_soon(shard)?;
+        with_engine(shard, &mut guard, |engine| act(engine, hash))
+    }
 }
 
 #[cfg(test)]
@@ -128,8 +134,11 @@ mod tests {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+    use parking_lot::Mutex;
+
     use super::*;
     use crate::clock::Clock;
+    use crate::evicted::Cause;
     use crate::map::Map;
 
     const NOW: Seconds = Seconds(1);
@@ -199,5 +208,42 @@ mod tests {
         let [calls, refused] = CALLS.each_ref().map(|count| count.load(Relaxed));
         assert_eq!(calls, map.stats().unwrap().evicted);
         assert!(refused > 0 && calls < 100_000, "{refused} of {calls}");
+    }
+
+    /// The memory that a report used is the next one's, so that a write with a listener allocates nothing.
+    #[test]
+    fn memory_of_reports_is_used_again() {
+        let builder = Map::<u64, u64>::builder().budget(1 << 20).shards(1).on_evicted(|_| {});
+        let map = Map::<u64, u64>::build(builder, Clock::manual(NOW)).unwrap();
+        let number = map.stats().unwrap().entries_max + 100;
+        (0..number).for_each(|key| map.insert(&key, key).unwrap());
+        assert!(map.stats().unwrap().evicted > 10);
+        let guard = map.cache().shared().shards[0].lock().unwrap();
+        assert!(guard.state().evicted.as_ref().unwrap().capacity() > 0);
+    }
+
+    /// An insert from a listener that readers block fails for that reason, and counts once.
+    #[test]
+    fn a_listener_is_told_why_its_insert_fails() {
+        static MAP: OnceLock<Map<u64, u64>> = OnceLock::new();
+        static FAILED: Mutex<Vec<Error>> = Mutex::new(Vec::new());
+        let map = MAP.get_or_init(|| {
+            let builder = Map::<u64, u64>::builder().budget(1 << 20).shards(1).readers_max(2);
+            let builder = builder.on_removed(|gone| {
+                if let (Some(map), Cause::Removed) = (MAP.get(), gone.cause) {
+                    FAILED.lock().extend(map.insert(&0, 0).err());
+                }
+            });
+            Map::build(builder, Clock::manual(NOW)).unwrap()
+        });
+        let mut reader = map.cache().reader().unwrap();
+        let blocked = (0..).find(|number| map.insert(&(number % 100), 0).is_err()).unwrap();
+        // That needs less of the log than an insert.
+        map.remove(&(blocked % 100)).unwrap();
+        let failed = std::mem::take(&mut *FAILED.lock());
+        assert!(matches!(failed[..], [Error::Stalled { .. }]), "{failed:?}");
+        reader.sync();
+        map.remove(&((blocked + 1) % 100)).unwrap();
+        assert!(FAILED.lock().is_empty(), "its insert succeeds");
     }
 }

@@ -5,7 +5,7 @@
 //! evicted under the lock: copied into the batch -> lock released -> listener called, entry by entry
 //! ```
 //!
-//! The batch belongs to the writer whose operations evicted. Its thread calls the listener, in the
+//! The batch belongs to the writer, or the operation of a map, that evicted. Its thread calls the listener, in the
 //! order of eviction, as the last step of an operation: it holds no lock and no slot, and the
 //! operation is done or queued. A full batch (256 entries or 64 KiB) ends the lock hold early, and
 //! the remaining operations are applied after the calls. So every eviction is reported, and memory
@@ -18,7 +18,7 @@
 //! began with, and [`INSERTS_MORE`], they fail with [`Error::ListenerInserts`].
 //!
 //! *Panics.* An entry whose call panicked counts as reported. All others of the batch stay, and the
-//! next operation of any writer reports them. The batch of a writer whose thread unwinds stays too,
+//! next operation that may evict reports them. The batch of a writer whose thread unwinds stays too,
 //! since a second panic would end the process.
 //!
 //! A cache without a listener pays nothing for this.
@@ -100,6 +100,12 @@ impl Batch {
         self.bytes.extend_from_slice(value);
         let (key_len, value_len) = (key.len() as u8, value.len() as u16);
         self.entries.push(Place { key_len, value_len, cause });
+    }
+
+    /// Bytes of entries for which it has memory.
+    #[cfg(test)]
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
     }
 
     #[inline]

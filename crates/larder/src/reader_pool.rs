@@ -135,7 +135,7 @@ fn is_reading() -> bool {
 }
 
 /// Evictions that the listener has not heard of, since other threads may wait for the caller. When it is dropped, it
-/// calls the listener.
+/// calls the listener; if the thread unwinds, a later report does.
 pub(crate) struct Unreported<'a> {
     cache: &'a Cache,
     evicted: Batch,
@@ -143,12 +143,7 @@ pub(crate) struct Unreported<'a> {
 
 impl Drop for Unreported<'_> {
     fn drop(&mut self) {
-        let evicted = std::mem::take(&mut self.evicted);
-        if std::thread::panicking() {
-            self.cache.keep_evicted(evicted);
-        } else {
-            self.cache.report_evicted(evicted);
-        }
+        self.cache.report_evicted(std::mem::take(&mut self.evicted));
     }
 }
 
@@ -321,6 +316,7 @@ impl ReaderPool {
     /// error nothing has changed.
     #[inline]
     pub fn put(&self, key: &[u8], value: (&[u8], Ends), now: Seconds) -> Result<(), Error> {
+        self.cache.admit_insert()?;
         let mut unreported = self.unreported();
         self.retry(|| self.cache.put(key, value, When::Always, now, &mut unreported.evicted))?;
         Ok(())
@@ -356,6 +352,9 @@ impl ReaderPool {
         now: Seconds,
         unreported: &mut Unreported<'_>,
     ) -> Result<bool, Error> {
+        if value.is_some() {
+            self.cache.admit_insert()?;
+        }
         let when = there.map_or(When::Absent, Expected::when);
         self.retry(|| match value {
             Some(value) => self.cache.put(key, value, when, now, &mut unreported.evicted),
@@ -368,13 +367,26 @@ impl ReaderPool {
     /// none of them is applied later.
     pub fn write(
         &self,
-        mut operate: impl FnMut(&mut Writer) -> Result<(), Error>,
+        operate: impl FnMut(&mut Writer) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut writer = self.writer();
+        let (written, evicted) = match self.writer() {
+            Some(mut writer) => self.write_with(&mut writer, operate),
+            None => self.write_with(&mut self.cache.writer_in_lock(), operate),
+        };
+        // The cache's listener may write: all is done, and no lock is held.
+        self.cache.report_evicted(evicted);
+        written
+    }
+
+    fn write_with(
+        &self,
+        writer: &mut Writer,
+        mut operate: impl FnMut(&mut Writer) -> Result<(), Error>,
+    ) -> (Result<(), Error>, Batch) {
         let mut is_queued = false;
         let written = self.retry(|| {
             if !is_queued {
-                operate(&mut writer)?;
+                operate(writer)?;
                 is_queued = true;
             }
             writer.publish()
@@ -387,16 +399,12 @@ impl ReaderPool {
             }
             writer.discard();
         }
-        let evicted = writer.take_evicted();
-        drop(writer);
-        // The cache's listener may write: all is done, and no lock is held.
-        self.cache.report_evicted(evicted);
-        written
+        (written, writer.take_evicted())
     }
 
     /// Nothing yet.
     pub fn unreported(&self) -> Unreported<'_> {
-        Unreported { cache: &self.cache, evicted: Batch::default() }
+        Unreported { cache: &self.cache, evicted: self.cache.batch() }
     }
 
     /// Runs `run` and removes any cause that blocks it, until it succeeds, fails for another
@@ -427,8 +435,13 @@ impl ReaderPool {
                     self.sync_all(None);
                     true
                 }
-                (Error::Stalled { .. }, Some(_)) => self.sync_all(deadline),
-                (Error::Starved, _) => self.flush_others(),
+                (Error::Stalled { .. }, Some(_)) => {
+                    // What blocks may be a reader of the caller's, outside of the pool.
+                    std::thread::yield_now();
+                    self.sync_all(deadline)
+                }
+                (Error::Starved, None) => self.flush_others(),
+                (Error::Starved, Some(_)) => !is_reading() && self.flush_others(),
                 _ => false,
             };
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
@@ -443,12 +456,12 @@ impl ReaderPool {
     }
 
     /// This thread's writer, or another that is free. Writers are in use for moments only, so
-    /// waiting for one is like waiting for main.
-    fn writer(&self) -> MutexGuard<'_, Writer> {
+    /// waiting for one is like waiting for main. `None` within a read, for which one might wait.
+    fn writer(&self) -> Option<MutexGuard<'_, Writer>> {
         let own = self.own();
         let others = (own..self.pairs.len()).chain(0..own);
         let mut free = others.filter_map(|pair| self.pairs[pair].0.writer.try_lock());
-        free.next().unwrap_or_else(|| self.pairs[own].0.writer.lock())
+        free.next().or_else(|| (!is_reading()).then(|| self.pairs[own].0.writer.lock()))
     }
 
     /// Syncs all readers that no thread is using, which publishes their figures.
@@ -491,5 +504,23 @@ impl ReaderPool {
         }
         std::thread::yield_now();
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Ttl;
+
+    /// A writer in use may wait for the reader within which this write is.
+    #[test]
+    fn a_write_within_a_read_waits_for_no_writer() {
+        let now = Seconds(1);
+        let pool = ReaderPool::new(Cache::builder().readers_max(1).build().unwrap());
+        let busy = pool.pairs[0].0.writer.lock();
+        pool.read(b"k", now, |_| pool.write(|writer| writer.insert(b"k", b"v", Ttl::FOREVER, now)))
+            .unwrap();
+        drop(busy);
+        assert!(pool.get(b"k", now, |stored| stored.is_some()));
     }
 }

@@ -168,6 +168,7 @@ fn writes_within_reads_continue() {
         let records = map.cache().stats().unwrap().log_records;
         for number in 0..4 * records {
             map.with(&0, |_| map.insert(&(number % 7), vec![1; 200]).unwrap());
+            map.with(&0, |_| map.insert_many([(number % 7, vec![1; 90])], Expiry::NEVER).unwrap());
             map.get_many(&[0u64], |_, value| map.insert(&0, value.unwrap()).unwrap());
         }
         map.cache().validate().unwrap();
