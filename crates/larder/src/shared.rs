@@ -18,7 +18,7 @@ use crate::time::SyncMode;
 /// The longest value of any cache, in bytes, whatever its budget.
 pub const VALUE_BYTES_MAX: usize = 32 << 10;
 
-/// How often a thread tries a lock before it sleeps: as long as about a hundred operations take. A
+/// How often a thread tries a lock before it sleeps: as long as about a hundred operations on short values take. A
 /// thread that sleeps costs the unlocking one a system call, and wakes too late.
 const LOCK_SPINS: u32 = 1000;
 

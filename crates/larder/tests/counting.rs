@@ -160,7 +160,7 @@ fn what_cores_pay_for_one_another() {
         };
         // Of each: locks, and lines taken, at most.
         let work: [(&str, Operate<'_>, f64, f64); 3] =
-            [("get", &get, 0.02, 0.02), ("put", &put, 1.01, 8.0), ("70 % put", &both, 0.72, 4.0)];
+            [("get", &get, 0.02, 0.02), ("put", &put, 1.01, 6.5), ("70 % put", &both, 0.72, 3.3)];
         for (name, operate, locks_max, taken_max) in work {
             let counts = cores_in_turn(cores, &map, operate);
             let each = |count: u64| count as f64 / OPERATIONS as f64;

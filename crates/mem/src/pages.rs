@@ -17,7 +17,7 @@ use std::mem::offset_of;
 use crate::arena::{ARENA_BYTES_MAX, Arena};
 use crate::class::{CLASS_BYTES_MIN, Classes, PAGE_BYTES_MAX, SLOT_ALIGN, opening_slots};
 use crate::error::Error;
-use crate::region::{Memory, Region};
+use crate::region::{Memory, Region, Zeroed};
 
 const NONE: u32 = u32::MAX;
 
@@ -29,10 +29,16 @@ enum State {
     Draining,
 }
 
+/// Words of a page's bitmaps that are stored with it. In pages of 4 KiB, those of all slots of 22 bytes or more.
+const WORDS_IN_PAGE: usize = 3;
+
+/// What is known of a page, in one cache line: a slot that is taken, published, retired or freed can be of any page, and
+/// another core may have written to it last.
+///
 /// The fields' order keeps every counter off 4-alignment. An aligned one would be read by a load of
 /// four bytes, which has to wait for the two just written, and those for all stores before them.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
+#[derive(Debug, Clone)]
+#[repr(C, align(64))]
 struct Page {
     state: State,
     class: u8,
@@ -44,10 +50,24 @@ struct Page {
     /// Neighbors among the class's pages that have room.
     prev: u32,
     next: u32,
+    bits: [Bits; WORDS_IN_PAGE],
 }
 
-// A slot that is retired or freed can be of any page, so all of these lines should be in the cache.
-const _: () = assert!(size_of::<Page>() == 16);
+/// A word of each bitmap of a page.
+#[derive(Debug, Clone, Copy)]
+struct Bits {
+    /// A bit set for each slot that is *not* taken, by its number in the page.
+    free: u64,
+    /// A bit set for each live slot.
+    live: u64,
+}
+
+// SAFETY: integers, `false`, and `State::Free`, which is 0; none has a drop.
+unsafe impl Zeroed for Page {}
+// SAFETY: integers.
+unsafe impl Zeroed for Bits {}
+
+const _: () = assert!(size_of::<Page>() == 64 && State::Free as u8 == 0);
 const _: () = assert!(offset_of!(Page, used) % 4 != 0 && offset_of!(Page, live) % 4 != 0);
 // The largest values of its counters, and of its bitmap's last word.
 const _: () = assert!(PAGE_BYTES_MAX / CLASS_BYTES_MIN < 1 << u16::BITS);
@@ -105,11 +125,9 @@ pub(crate) struct Pages {
     shift: u32,
     /// Bitmap words per page.
     words: usize,
-    pages: Box<[Page]>,
-    /// A bit set for each slot that is *not* taken, by its number in the page.
-    free_bits: Region<u64>,
-    /// A bit set for each live slot, by its number in the page.
-    live_bits: Region<u64>,
+    pages: Region<Page>,
+    /// The words that are not stored with their pages.
+    more_bits: Region<Bits>,
     free_pages: Vec<u32>,
     classes: Box<[ClassBooks]>,
     draining: u32,
@@ -120,13 +138,24 @@ pub(crate) struct Pages {
 }
 
 /// Words of a page's bitmap.
-pub(crate) const fn words(page_bytes: usize) -> usize {
+const fn words(page_bytes: usize) -> usize {
     page_bytes.div_ceil(CLASS_BYTES_MIN * 64)
 }
 
-/// Bitmap bytes for `page_bytes` of arena.
+/// Those that are not stored with the page.
+const fn more_words(page_bytes: usize) -> usize {
+    words(page_bytes).saturating_sub(WORDS_IN_PAGE)
+}
+
+/// Bytes for a page of the arena.
 pub(crate) fn books_bytes(page_bytes: usize) -> usize {
-    words(page_bytes) * 16 + size_of::<Page>() + size_of::<u32>()
+    size_of::<Page>() + more_words(page_bytes) * size_of::<Bits>() + size_of::<u32>()
+}
+
+/// Of those, bytes of a mapping, for a number of pages.
+pub(crate) fn mapped_bytes(page_bytes: usize, pages: usize) -> usize {
+    let more = more_words(page_bytes).saturating_mul(pages);
+    Memory::bytes_for::<Page>(pages).saturating_add(Memory::bytes_for::<Bits>(more))
 }
 
 impl Pages {
@@ -135,23 +164,16 @@ impl Pages {
         if count == 0 || pages as u64 * classes.page_bytes() as u64 >= ARENA_BYTES_MAX {
             return Err(Error::Config("a shard's arena has 1 page to 16 GiB"));
         }
-        let words = words(classes.page_bytes());
-        let empty = Page {
-            state: State::Free,
-            class: 0,
-            hint: 0,
-            has_room: false,
-            used: 0,
-            live: 0,
-            prev: NONE,
-            next: NONE,
-        };
+        let mut all: Region<Page> = memory.region(pages).map_err(Error::Memory)?;
+        for page in &mut all[..] {
+            (page.prev, page.next) = (NONE, NONE);
+        }
+        let more_words = more_words(classes.page_bytes());
         Ok(Pages {
             shift: classes.page_bytes().trailing_zeros(),
-            words,
-            pages: vec![empty; pages].into_boxed_slice(),
-            free_bits: memory.region(words * pages).map_err(Error::Memory)?,
-            live_bits: memory.region(words * pages).map_err(Error::Memory)?,
+            words: words(classes.page_bytes()),
+            pages: all,
+            more_bits: memory.region(more_words * pages).map_err(Error::Memory)?,
             // Last in, first out: the arena is first used from its beginning.
             free_pages: (0..count).rev().collect(),
             classes: (0..classes.count() as u8)
@@ -271,7 +293,7 @@ impl Pages {
     pub fn upcoming(&self, class: u8) -> Option<u32> {
         let ClassBooks { first, size, .. } = self.classes[class as usize];
         let word = self.pages.get(first as usize)?.hint as usize;
-        let bits = self.free_bits[first as usize * self.words + word];
+        let bits = self.bits(first as usize, word).free;
         let slot = word * 64 + bits.trailing_zeros() as usize;
         (bits != 0).then(|| Arena::id_at(((first as usize) << self.shift) + slot * size as usize))
     }
@@ -279,9 +301,30 @@ impl Pages {
     /// Prefetches the state of the page that slots will be taken from next.
     #[inline]
     fn prefetch(&self, page: u32) {
-        let page = page as usize;
-        crate::prefetch_slice(&self.pages, page);
-        crate::prefetch_slice(&self.free_bits, page.wrapping_mul(self.words));
+        crate::prefetch_slice(&self.pages, page as usize);
+    }
+
+    /// A word of a page's bitmaps.
+    #[inline(always)]
+    fn bits(&self, page: usize, word: usize) -> Bits {
+        match self.pages[page].bits.get(word) {
+            Some(bits) => *bits,
+            None => self.more_bits[self.more_at(page, word)],
+        }
+    }
+
+    #[inline(always)]
+    fn bits_mut(&mut self, page: usize, word: usize) -> &mut Bits {
+        if word < WORDS_IN_PAGE {
+            return &mut self.pages[page].bits[word];
+        }
+        let at = self.more_at(page, word);
+        &mut self.more_bits[at]
+    }
+
+    #[inline(always)]
+    fn more_at(&self, page: usize, word: usize) -> usize {
+        page * (self.words - WORDS_IN_PAGE) + word - WORDS_IN_PAGE
     }
 
     /// Takes a free slot of `class` in a page that is being drained, which then serves again.
@@ -304,33 +347,31 @@ impl Pages {
     /// Clears and returns the first free bit of a page that has room.
     #[inline]
     fn take_bit(&mut self, page: usize) -> usize {
-        let bits = &mut self.free_bits[page * self.words..][..self.words];
         let mut word = self.pages[page].hint as usize;
-        while bits[word] == 0 {
+        while self.bits(page, word).free == 0 {
             word += 1;
-            if word == bits.len() {
+            if word == self.words {
                 word = 0;
             }
         }
-        let bit = bits[word].trailing_zeros();
-        bits[word] &= bits[word] - 1;
+        let free = &mut self.bits_mut(page, word).free;
+        let bit = free.trailing_zeros();
+        *free &= *free - 1;
         self.pages[page].hint = word as u8;
         word * 64 + bit as usize
     }
 
     fn format(&mut self, page: usize, class: u8) {
         let slots = self.classes[class as usize].slots as usize;
-        for (word, bits) in self.free_bits[page * self.words..][..self.words].iter_mut().enumerate()
-        {
-            *bits = match slots.saturating_sub(word * 64) {
+        for word in 0..self.words {
+            let bits = self.bits_mut(page, word);
+            debug_assert_eq!(bits.live, 0);
+            bits.free = match slots.saturating_sub(word * 64) {
                 0 => 0,
                 rest @ 1..64 => (1 << rest) - 1,
                 _ => u64::MAX,
             };
         }
-        debug_assert!(
-            self.live_bits[page * self.words..][..self.words].iter().all(|&bits| bits == 0)
-        );
         let meta = &mut self.pages[page];
         debug_assert!(meta.state == State::Free && meta.used == 0 && meta.live == 0);
         meta.state = State::Serving;
@@ -345,15 +386,14 @@ impl Pages {
         let (page, offset) = self.locate(id);
         let size = self.classes[self.pages[page].class as usize].size as usize;
         let slot = offset / size;
-        let word = self.live_bits[page * self.words + slot / 64];
-        offset % size == 0 && word & (1 << (slot % 64)) != 0
+        offset % size == 0 && self.bits(page, slot / 64).live & (1 << (slot % 64)) != 0
     }
 
     /// Publishes a taken slot.
     #[inline]
     pub fn publish(&mut self, id: u32) {
         let (page, slot) = self.slot_in_page(id);
-        self.live_bits[page * self.words + slot / 64] |= 1 << (slot % 64);
+        self.bits_mut(page, slot / 64).live |= 1 << (slot % 64);
         self.pages[page].live += 1;
         let class = &mut self.classes[self.pages[page].class as usize];
         class.live += 1;
@@ -365,9 +405,9 @@ impl Pages {
     #[inline]
     pub fn retire(&mut self, id: u32) -> u64 {
         let (page, slot) = self.slot_in_page(id);
-        let word = &mut self.live_bits[page * self.words + slot / 64];
-        assert!(*word & (1 << (slot % 64)) != 0, "only a live slot is retired");
-        *word &= !(1 << (slot % 64));
+        let live = &mut self.bits_mut(page, slot / 64).live;
+        assert!(*live & (1 << (slot % 64)) != 0, "only a live slot is retired");
+        *live &= !(1 << (slot % 64));
         self.pages[page].live -= 1;
         let class = &mut self.classes[self.pages[page].class as usize];
         class.live -= 1;
@@ -385,9 +425,9 @@ impl Pages {
     #[inline]
     pub fn free(&mut self, id: u32) {
         let (page, slot) = self.slot_in_page(id);
-        let word = &mut self.free_bits[page * self.words + slot / 64];
-        assert!(*word & (1 << (slot % 64)) == 0, "only a taken slot is freed");
-        *word |= 1 << (slot % 64);
+        let free = &mut self.bits_mut(page, slot / 64).free;
+        assert!(*free & (1 << (slot % 64)) == 0, "only a taken slot is freed");
+        *free |= 1 << (slot % 64);
         let meta = &mut self.pages[page];
         meta.used -= 1;
         self.classes[meta.class as usize].used -= 1;
@@ -402,7 +442,7 @@ impl Pages {
 
     /// Frees a page whose last slot returned.
     fn release(&mut self, page: usize) {
-        let meta = self.pages[page];
+        let meta = &self.pages[page];
         self.classes[meta.class as usize].pages -= 1;
         match meta.state {
             State::Draining => self.draining -= 1,
@@ -469,9 +509,8 @@ impl Pages {
     }
 
     fn first_live(&self, page: usize) -> Option<usize> {
-        let bits = &self.live_bits[page * self.words..][..self.words];
-        let word = bits.iter().position(|&bits| bits != 0)?;
-        Some(word * 64 + bits[word].trailing_zeros() as usize)
+        let word = (0..self.words).find(|&word| self.bits(page, word).live != 0)?;
+        Some(word * 64 + self.bits(page, word).live.trailing_zeros() as usize)
     }
 
     fn start_drain(&mut self) -> Option<usize> {
@@ -500,12 +539,9 @@ impl Pages {
         let mut books: Vec<(u32, u32, u32, u32)> = vec![(0, 0, 0, 0); self.classes.len()];
         let (mut free, mut draining) = (0, 0);
         for (number, page) in self.pages.iter().enumerate() {
-            let range = number * self.words..(number + 1) * self.words;
-            let count = |bits: &[u64]| bits.iter().map(|bits| bits.count_ones()).sum::<u32>();
-            let live = count(&self.live_bits[range.clone()]);
-            let both = (self.live_bits[range.clone()].iter())
-                .zip(&self.free_bits[range.clone()])
-                .any(|(live, free)| live & free != 0);
+            let words = || (0..self.words).map(|word| self.bits(number, word));
+            let live = words().map(|bits| bits.live.count_ones()).sum::<u32>();
+            let both = words().any(|bits| bits.live & bits.free != 0);
             if page.state == State::Free {
                 free += 1;
                 if live != 0 || page.used != 0 || page.has_room {
@@ -515,7 +551,7 @@ impl Pages {
             }
             let class = &self.classes[page.class as usize];
             let (page_live, page_used) = (u32::from(page.live), u32::from(page.used));
-            let used = class.slots - count(&self.free_bits[range]);
+            let used = class.slots - words().map(|bits| bits.free.count_ones()).sum::<u32>();
             if both || live != page_live || used != page_used || live > used || used == 0 {
                 return Err(format!("page {number}: {page:?}, bits say live {live} used {used}"));
             }

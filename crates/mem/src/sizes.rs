@@ -30,14 +30,11 @@ impl Config {
     /// Bytes of a mapping for everything but the readers' replicas.
     pub fn main_bytes(&self) -> usize {
         let leases = if self.lease_bytes_max > 0 { self.lease_counts() } else { 0 };
-        let bits =
-            Memory::bytes_for::<u64>(pages::words(self.page_bytes).saturating_mul(self.pages));
         [
             Arena::mapped_bytes(self.pages.saturating_mul(self.page_bytes)),
             Memory::bytes_for::<Bucket>(self.buckets),
             Memory::bytes_for::<Record>(self.log_records),
-            bits,
-            bits,
+            pages::mapped_bytes(self.page_bytes, self.pages),
             Memory::bytes_for::<u32>(leases),
         ]
         .into_iter()
