@@ -132,11 +132,16 @@ pub(crate) fn class_for(shared: &Shared, key: &[u8], len: usize, ends: Ends) -> 
 /// Takes a shard's lock, spinning before it sleeps.
 #[inline]
 pub(crate) fn lock_soon(shard: &Shard<State>) -> Result<Guard<'_, State>, larder_mem::Error> {
-    for _ in 0..LOCK_SPINS {
+    let (mut spun, mut pause) = (0, 1);
+    while spun < LOCK_SPINS {
         if let Some(guard) = shard.try_lock() {
             return guard;
         }
-        std::hint::spin_loop();
+        for _ in 0..pause {
+            std::hint::spin_loop();
+        }
+        spun += pause;
+        pause = (2 * pause).min(32);
     }
     shard.lock()
 }
