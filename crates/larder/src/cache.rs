@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::entry::Entry;
 use crate::error::Error;
-use crate::evicted::{Batch, Notifier};
+use crate::evicted::Batch;
 use crate::hash::KeyHash;
 use crate::iter::Iter;
 use crate::position::LogPosition;
@@ -62,11 +62,6 @@ impl Cache {
     /// An empty batch for what an operation evicts.
     pub(crate) fn batch(&self) -> Batch {
         if self.shared.notifier.is_some() { Batch::reused() } else { Batch::default() }
-    }
-
-    /// Checks whether an insert may begin: always, except too often from within the listener.
-    pub(crate) fn admit_insert(&self) -> Result<(), Error> {
-        self.shared.notifier.as_ref().map_or(Ok(()), Notifier::admit_insert)
     }
 
     /// The hash of a key in this cache, for the `_hashed` forms.

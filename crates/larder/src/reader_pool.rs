@@ -56,7 +56,7 @@ use crate::writer::Writer;
 
 /// How long a stalled write waits for the reads that stall it. Their threads may have been
 /// preempted.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1000 });
 
 /// How long a read waits for its own reader if all are taken, before it reads from main.
 const READ_PATIENCE: Duration = Duration::from_micros(100);
@@ -316,7 +316,7 @@ impl ReaderPool {
     /// error nothing has changed.
     #[inline]
     pub fn put(&self, key: &[u8], value: (&[u8], Ends), now: Seconds) -> Result<(), Error> {
-        self.cache.admit_insert()?;
+        self.cache.shared().admit_insert()?;
         let mut unreported = self.unreported();
         self.retry(|| self.cache.put(key, value, When::Always, now, &mut unreported.evicted))?;
         Ok(())
@@ -353,7 +353,7 @@ impl ReaderPool {
         unreported: &mut Unreported<'_>,
     ) -> Result<bool, Error> {
         if value.is_some() {
-            self.cache.admit_insert()?;
+            self.cache.shared().admit_insert()?;
         }
         let when = there.map_or(When::Absent, Expected::when);
         self.retry(|| match value {
@@ -427,7 +427,7 @@ impl ReaderPool {
         mut error: Error,
         mut run: impl FnMut() -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let mut deadline = None;
+        let (mut deadline, mut is_flushed) = (None, false);
         loop {
             let goes_on = match (&error, deadline) {
                 // Most readers are idle, and those in use most likely synced not long ago.
@@ -440,8 +440,11 @@ impl ReaderPool {
                     std::thread::yield_now();
                     self.sync_all(deadline)
                 }
-                (Error::Starved, None) => self.flush_others(),
-                (Error::Starved, Some(_)) => !is_reading() && self.flush_others(),
+                // Within a read once: others may wait for it.
+                (Error::Starved, _) if !is_reading() || !is_flushed => {
+                    is_flushed = true;
+                    self.flush_others()
+                }
                 _ => false,
             };
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
@@ -509,6 +512,8 @@ impl ReaderPool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, mpsc};
+
     use super::*;
     use crate::time::Ttl;
 
@@ -516,11 +521,17 @@ mod tests {
     #[test]
     fn a_write_within_a_read_waits_for_no_writer() {
         let now = Seconds(1);
-        let pool = ReaderPool::new(Cache::builder().readers_max(1).build().unwrap());
+        let pool = Arc::new(ReaderPool::new(Cache::builder().readers_max(1).build().unwrap()));
+        let (done, is_done) = mpsc::channel();
         let busy = pool.pairs[0].0.writer.lock();
-        pool.read(b"k", now, |_| pool.write(|writer| writer.insert(b"k", b"v", Ttl::FOREVER, now)))
-            .unwrap();
+        let theirs = pool.clone();
+        let thread = std::thread::spawn(move || {
+            let insert = |writer: &mut Writer| writer.insert(b"k", b"v", Ttl::FOREVER, now);
+            let _ = done.send(theirs.read(b"k", now, |_| theirs.write(insert)));
+        });
+        is_done.recv_timeout(Duration::from_secs(60)).expect("it waits for the writer").unwrap();
         drop(busy);
+        thread.join().unwrap();
         assert!(pool.get(b"k", now, |stored| stored.is_some()));
     }
 }

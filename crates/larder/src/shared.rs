@@ -18,9 +18,10 @@ use crate::time::SyncMode;
 /// The longest value of any cache, in bytes, whatever its budget.
 pub const VALUE_BYTES_MAX: usize = 32 << 10;
 
-/// How often a thread tries a lock before it sleeps: as long as about a hundred operations on short values take. A
-/// thread that sleeps costs the unlocking one a system call, and wakes too late.
-const LOCK_SPINS: u32 = 1000;
+/// Pauses of a thread that tries to get a lock, before it sleeps: as long as about a hundred
+/// operations on short values take. A thread that sleeps costs the unlocking one a system call, and
+/// wakes too late.
+const LOCK_PAUSES: u32 = 1000;
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 255;
@@ -98,6 +99,14 @@ pub(crate) struct Shared {
     pub reader_ids: Mutex<Box<[bool]>>,
 }
 
+impl Shared {
+    /// Checks whether an insert may begin: always, except too often from within the listener.
+    #[inline]
+    pub fn admit_insert(&self) -> Result<(), Error> {
+        self.notifier.as_ref().map_or(Ok(()), Notifier::admit_insert)
+    }
+}
+
 /// Runs `act` on main and the engine's state, under a lock that the caller holds.
 pub(crate) fn with_engine<R>(
     shard: &Shard<State>,
@@ -132,16 +141,23 @@ pub(crate) fn class_for(shared: &Shared, key: &[u8], len: usize, ends: Ends) -> 
 /// Takes a shard's lock, spinning before it sleeps.
 #[inline]
 pub(crate) fn lock_soon(shard: &Shard<State>) -> Result<Guard<'_, State>, larder_mem::Error> {
-    let (mut spun, mut pause) = (0, 1);
-    while spun < LOCK_SPINS {
+    shard.try_lock().unwrap_or_else(|| spin_for(shard))
+}
+
+/// Looks at the lock less and less often: each look takes its line from the thread that holds it.
+#[cold]
+fn spin_for(shard: &Shard<State>) -> Result<Guard<'_, State>, larder_mem::Error> {
+    const PAUSES_AT_ONCE: u32 = 32;
+    let (mut paused, mut pauses) = (0, 1);
+    while paused < LOCK_PAUSES {
+        for _ in 0..pauses {
+            std::hint::spin_loop();
+        }
         if let Some(guard) = shard.try_lock() {
             return guard;
         }
-        for _ in 0..pause {
-            std::hint::spin_loop();
-        }
-        spun += pause;
-        pause = (2 * pause).min(32);
+        paused += pauses;
+        pauses = (2 * pauses).min(PAUSES_AT_ONCE);
     }
     shard.lock()
 }

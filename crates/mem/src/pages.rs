@@ -37,7 +37,7 @@ const WORDS_IN_PAGE: usize = 3;
 ///
 /// The fields' order keeps every counter off 4-alignment. An aligned one would be read by a load of
 /// four bytes, which has to wait for the two just written, and those for all stores before them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 #[repr(C, align(64))]
 struct Page {
     state: State,
@@ -47,7 +47,7 @@ struct Page {
     hint: u8,
     has_room: bool,
     live: u16,
-    /// Neighbors among the class's pages that have room.
+    /// Neighbors among the class's pages that have room, if this one has.
     prev: u32,
     next: u32,
     bits: [Bits; WORDS_IN_PAGE],
@@ -164,15 +164,11 @@ impl Pages {
         if count == 0 || pages as u64 * classes.page_bytes() as u64 >= ARENA_BYTES_MAX {
             return Err(Error::Config("a shard's arena has 1 page to 16 GiB"));
         }
-        let mut all: Region<Page> = memory.region(pages).map_err(Error::Memory)?;
-        for page in &mut all[..] {
-            (page.prev, page.next) = (NONE, NONE);
-        }
         let more_words = more_words(classes.page_bytes());
         Ok(Pages {
             shift: classes.page_bytes().trailing_zeros(),
             words: words(classes.page_bytes()),
-            pages: all,
+            pages: memory.region(pages).map_err(Error::Memory)?,
             more_bits: memory.region(more_words * pages).map_err(Error::Memory)?,
             // Last in, first out: the arena is first used from its beginning.
             free_pages: (0..count).rev().collect(),
@@ -273,7 +269,7 @@ impl Pages {
             self.format(page as usize, class);
         }
         let page = page as usize;
-        let slot = self.take_bit(page);
+        let slot = self.take_bit(page, self.classes[class as usize].slots as usize);
         let meta = &mut self.pages[page];
         meta.used += 1;
         let full = u32::from(meta.used) == self.classes[class as usize].slots;
@@ -302,6 +298,11 @@ impl Pages {
     #[inline]
     fn prefetch(&self, page: u32) {
         crate::prefetch_slice(&self.pages, page as usize);
+        // In pages of 4 KiB, only the smallest slots have a fourth word.
+        if self.words > WORDS_IN_PAGE + 1 {
+            let more = self.words - WORDS_IN_PAGE;
+            crate::prefetch_slice(&self.more_bits, (page as usize).wrapping_mul(more));
+        }
     }
 
     /// A word of a page's bitmaps.
@@ -344,13 +345,13 @@ impl Pages {
         self.take(class)
     }
 
-    /// Clears and returns the first free bit of a page that has room.
+    /// Clears and returns the first free bit of a page that has room, and `slots` slots.
     #[inline]
-    fn take_bit(&mut self, page: usize) -> usize {
+    fn take_bit(&mut self, page: usize, slots: usize) -> usize {
         let mut word = self.pages[page].hint as usize;
         while self.bits(page, word).free == 0 {
             word += 1;
-            if word == self.words {
+            if word * 64 >= slots {
                 word = 0;
             }
         }

@@ -131,6 +131,9 @@ impl ShardQueue {
 
     /// Publishes the operations, and returns all slots; those that a reader stalls are dropped.
     pub(super) fn close(&mut self, shared: &Shared) {
+        if self.operations.is_empty() && self.spare.iter().all(Vec::is_empty) {
+            return;
+        }
         while let Ok(None) = self.locked(shared, |queue, guard| queue.apply(shared, guard)) {}
         if let Ok(mut guard) = self.home(shared).lock() {
             self.forget_operations(&mut guard);
@@ -387,23 +390,28 @@ impl ShardQueue {
         len: usize,
         ends: Ends,
     ) -> Result<OwnedSlot, Error> {
-        if let Some(notifier) = &shared.notifier {
-            notifier.admit_insert()?;
-        }
         let class = class_for(shared, key, len, ends)?;
         self.make_queue_room(shared)?;
         let shard = self.home(shared);
         let spare = &mut self.spare[class as usize];
-        match spare.pop() {
+        let slot = match spare.pop() {
             Some(slot) => {
                 // Prefetches the next one while this one is filled.
                 if let Some(next) = spare.last() {
                     shard.prefetch(next);
                 }
                 self.wanted.add(class);
-                Ok(slot)
+                slot
             }
-            None => self.refill(shared, class),
+            None => self.refill(shared, class)?,
+        };
+        // Last, since what failed for want of room is tried again, and counts once.
+        match shared.admit_insert() {
+            Ok(()) => Ok(slot),
+            Err(error) => {
+                self.spare[class as usize].push(slot);
+                Err(error)
+            }
         }
     }
 
