@@ -29,8 +29,8 @@ use crate::time::Seconds;
 
 impl Cache {
     /// Stores a value under a key if the present entry meets the condition `when`; false if not.
-    /// What leaves for it is added to `evicted`. The caller first asks [`Shared::admit_insert`](crate::shared::Shared::admit_insert), once
-    /// for all attempts of a retry.
+    /// What leaves for it is added to `evicted`. The caller first asks `Shared::admit_insert`,
+    /// once for all attempts of a retry.
     #[inline]
     pub(crate) fn put(
         &self,

@@ -14,12 +14,8 @@ use proptest::prelude::*;
 
 const MODES: [IndexMode; 2] = [IndexMode::Replicated, IndexMode::Shared];
 /// Each mode, with writes by themselves and of many together.
-const WAYS_TO_WRITE: [(IndexMode, bool); 4] = [
-    (IndexMode::Replicated, false),
-    (IndexMode::Replicated, true),
-    (IndexMode::Shared, false),
-    (IndexMode::Shared, true),
-];
+const WAYS_TO_WRITE: [(IndexMode, bool); 4] =
+    [(MODES[0], false), (MODES[0], true), (MODES[1], false), (MODES[1], true)];
 
 fn manual(mode: IndexMode, budget: u64, readers: usize) -> (Map<[u8], Vec<u8>>, Clock) {
     let clock = Clock::manual(Seconds(1));
@@ -27,17 +23,11 @@ fn manual(mode: IndexMode, budget: u64, readers: usize) -> (Map<[u8], Vec<u8>>, 
     (Map::build(builder, clock.clone()).unwrap(), clock)
 }
 
+type Bytes = Map<[u8], Vec<u8>>;
+
 /// Stores a value by itself, or as one of many.
-fn store(
-    map: &Map<[u8], Vec<u8>>,
-    is_one_of_many: bool,
-    key: &[u8],
-    value: Vec<u8>,
-) -> Result<(), Error> {
-    match is_one_of_many {
-        true => map.insert_many([(key, value)], Expiry::NEVER),
-        false => map.insert(key, value),
-    }
+fn store(map: &Bytes, of_many: bool, key: &[u8], value: Vec<u8>) -> Result<(), Error> {
+    if of_many { map.insert_many([(key, value)], Expiry::NEVER) } else { map.insert(key, value) }
 }
 
 #[derive(Debug, Clone)]
@@ -201,7 +191,7 @@ proptest! {
 #[test]
 fn sleepers_hold_nobody_up() {
     for mode in MODES {
-        for (readers, is_one_of_many) in [(1, false), (1, true), (4, false), (4, true)] {
+        for (readers, of_many) in [(1, false), (1, true), (4, false), (4, true)] {
             let (map, _) = manual(mode, 1 << 20, readers);
             map.insert(&b"k"[..], vec![0]).unwrap();
             let (awake, asleep) = (Arc::new(Barrier::new(4)), Arc::new(AtomicBool::new(true)));
@@ -223,7 +213,7 @@ fn sleepers_hold_nobody_up() {
             while map.cache().stats().unwrap().log_position < 6 * records {
                 for _ in 0..500 {
                     number += 1;
-                    store(&map, is_one_of_many, &number.to_le_bytes(), vec![7; 40]).unwrap();
+                    store(&map, of_many, &number.to_le_bytes(), vec![7; 40]).unwrap();
                 }
             }
             assert_eq!(map.get(&number.to_le_bytes()[..]), Some(vec![7; 40]));
@@ -280,7 +270,7 @@ fn what_is_reported_is_read() {
 /// a write that this very read blocks fails instead of waiting. Invariant 3 of `reader_pool`.
 #[test]
 fn reads_may_nest() {
-    for (mode, is_one_of_many) in WAYS_TO_WRITE {
+    for (mode, of_many) in WAYS_TO_WRITE {
         let (map, _) = manual(mode, 1 << 20, 1);
         map.insert(&b"a"[..], b"outer".to_vec()).unwrap();
         map.with(&b"a"[..], |outer| {
@@ -291,9 +281,8 @@ fn reads_may_nest() {
                 "from main, as no reader is free"
             );
             map.with(&b"b"[..], |_| assert_eq!(map.get(&b"a"[..]), Some(b"outer".to_vec())));
-            let refused = (0..200_000u64).find_map(|number| {
-                store(&map, is_one_of_many, &number.to_le_bytes(), vec![0; 100]).err()
-            });
+            let refused = (0..200_000u64)
+                .find_map(|number| store(&map, of_many, &number.to_le_bytes(), vec![0; 100]).err());
             assert!(matches!(refused, Some(Error::Stalled { .. })), "{refused:?}");
             assert_eq!(outer, b"outer", "what is being read does not change");
         });
@@ -307,13 +296,13 @@ fn reads_may_nest() {
 /// last. Its value does not change, and when it returns, writes continue for laps.
 #[test]
 fn others_go_on_during_a_long_read() {
-    for (mode, is_one_of_many) in WAYS_TO_WRITE {
+    for (mode, of_many) in WAYS_TO_WRITE {
         let (map, _) = manual(mode, 1 << 20, 2);
         map.insert(&b"k"[..], vec![1]).unwrap();
         let (entered, read) = (Barrier::new(2), Barrier::new(2));
         let write = |numbers: std::ops::Range<u64>| {
             numbers
-                .map(|number| store(&map, is_one_of_many, &number.to_le_bytes(), vec![7; 40]))
+                .map(|number| store(&map, of_many, &number.to_le_bytes(), vec![7; 40]))
                 .all(|done| done.is_ok())
         };
         let (is_written, is_read) = std::thread::scope(|scope| {

@@ -12,6 +12,8 @@
 //! retired slot. Everything is O(1) but a page's change of class (its bitmap is formatted) and the
 //! choice of a page to drain (all pages are checked).
 
+mod drain;
+
 use std::mem::offset_of;
 
 use crate::arena::{ARENA_BYTES_MAX, Arena};
@@ -32,8 +34,8 @@ enum State {
 /// Words of a page's bitmaps that are stored with it. In pages of 4 KiB, those of all slots of 22 bytes or more.
 const WORDS_IN_PAGE: usize = 3;
 
-/// What is known of a page, in one cache line: a slot that is taken, published, retired or freed can be of any page, and
-/// another core may have written to it last.
+/// What is known of a page, in one cache line: a slot that is taken, published, retired or freed can
+/// be of any page, and another core may have written to it last.
 ///
 /// The fields' order keeps every counter off 4-alignment. An aligned one would be read by a load of
 /// four bytes, which has to wait for the two just written, and those for all stores before them.
@@ -484,57 +486,6 @@ impl Pages {
         (meta.prev, meta.next, meta.has_room) = (NONE, NONE, false);
     }
 
-    /// True while fewer than `pages_low` pages are free or soon will be.
-    #[inline]
-    pub fn is_low(&self, pages_low: u32) -> bool {
-        self.drain.is_some() || (self.free_pages.len() as u32) + self.draining < pages_low
-    }
-
-    /// A live slot that should be copied to another page, so that the page it is in can be freed.
-    ///
-    /// With `start`, and no page being drained, one is chosen: of the class with the most unused
-    /// room, the page with the fewest live slots. `None` if the page has no live slot left (it is
-    /// freed when limbo and writers release it), or if every class needs all its pages.
-    pub fn next_to_move(&mut self, start: bool) -> Option<u32> {
-        let page = match self.drain {
-            Some(page) => page as usize,
-            None if start => self.start_drain()?,
-            None => return None,
-        };
-        let Some(slot) = self.first_live(page) else {
-            self.drain = None;
-            return None;
-        };
-        let size = self.classes[self.pages[page].class as usize].size as usize;
-        Some(Arena::id_at((page << self.shift) + slot * size))
-    }
-
-    fn first_live(&self, page: usize) -> Option<usize> {
-        let word = (0..self.words).find(|&word| self.bits(page, word).live != 0)?;
-        Some(word * 64 + self.bits(page, word).live.trailing_zeros() as usize)
-    }
-
-    fn start_drain(&mut self) -> Option<usize> {
-        // Room in pages that are already draining does not count.
-        let mut spare = self.classes.iter().map(room).collect::<Vec<u64>>();
-        for page in self.pages.iter().filter(|page| page.state == State::Draining) {
-            let class = &self.classes[page.class as usize];
-            spare[page.class as usize] -= u64::from(class.slots - u32::from(page.used));
-        }
-        let (class, _) = (self.classes.iter().enumerate())
-            .filter(|&(class, books)| spare[class] >= u64::from(books.slots))
-            .max_by_key(|&(class, books)| spare[class] * books.charge)?;
-        let (page, _) = (self.pages.iter().enumerate())
-            .filter(|(_, page)| page.state == State::Serving && usize::from(page.class) == class)
-            .filter(|(_, page)| page.has_room)
-            .min_by_key(|(_, page)| page.live)?;
-        self.unlink(page);
-        self.pages[page].state = State::Draining;
-        self.draining += 1;
-        self.drain = Some(page as u32);
-        Some(page)
-    }
-
     /// Checks all invariants; `Err` states what is wrong.
     pub fn validate(&self) -> Result<(), String> {
         let mut books: Vec<(u32, u32, u32, u32)> = vec![(0, 0, 0, 0); self.classes.len()];
@@ -599,11 +550,6 @@ impl Pages {
         }
         Ok(())
     }
-}
-
-/// Slots in a class's pages that are not taken.
-fn room(class: &ClassBooks) -> u64 {
-    u64::from(class.pages) * u64::from(class.slots) - u64::from(class.used)
 }
 
 #[cfg(all(test, not(loom)))]

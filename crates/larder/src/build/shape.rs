@@ -27,9 +27,10 @@ const PAGES_MIN: usize = 256;
 const PAGES_ENTRIES_MIN: usize = 16;
 /// Pages of the reserve, at least.
 const RESERVE_PAGES_MIN: usize = 8;
-/// Free slots of a class that a writer of a map (`Map::insert_many`) takes at a time: this part of the reserve, for each
-/// of as many writers as readers. Those of eight classes are then a quarter of it, or with the fewest bytes more. If writers that pause
-/// hold most of it, others search for each slot (`docs/decisions/0025`).
+/// Free slots of a class that a writer of a map (`Map::insert_many`) takes at a time: this part of
+/// the reserve, for each of as many writers as readers. Those of eight classes are then a quarter of
+/// it, or with the fewest bytes more. If writers that pause hold most of it, others search
+/// for each slot (`docs/decisions/0025`).
 const SPARE_PARTS: usize = 32;
 const SPARE_BYTES_MIN: usize = 128;
 const SPARE_BYTES_MAX: usize = 2048;
