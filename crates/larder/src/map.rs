@@ -511,8 +511,6 @@ impl Idle {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
     use larder_mem::WAYS;
 
     use super::*;
@@ -546,9 +544,8 @@ mod tests {
         (1..WAYS).for_each(|_| insert(key(1, None)));
         (0..WAYS).for_each(|_| insert(key(2, None)));
         map.remove(&first_of_1).unwrap();
-        let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let writes = scope.spawn(|| {
                 for _ in 0..50_000 {
                     // Bucket 0 has no room: the entry moves to bucket 1. Then the other way round.
                     for key in [to_0, to_1] {
@@ -556,9 +553,8 @@ mod tests {
                         map.remove(&key).unwrap();
                     }
                 }
-                is_over.store(true, Ordering::Relaxed);
             });
-            while !is_over.load(Ordering::Relaxed) {
+            while !writes.is_finished() {
                 assert_eq!(map.get(&moving), Some(moving));
             }
         });

@@ -56,7 +56,7 @@ use crate::writer::Writer;
 
 /// How long a stalled write waits for the reads that stall it. Their threads may have been
 /// preempted.
-const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1000 });
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a read waits for its own reader if all are taken, before it reads from main.
 const READ_PATIENCE: Duration = Duration::from_micros(100);
