@@ -59,11 +59,6 @@ impl Cache {
         }
     }
 
-    /// An empty batch for what an operation evicts.
-    pub(crate) fn batch(&self) -> Batch {
-        if self.shared.notifier.is_some() { Batch::reused() } else { Batch::default() }
-    }
-
     /// The hash of a key in this cache, for the `_hashed` forms.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {

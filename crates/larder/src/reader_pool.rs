@@ -404,7 +404,7 @@ impl ReaderPool {
 
     /// Nothing yet.
     pub fn unreported(&self) -> Unreported<'_> {
-        Unreported { cache: &self.cache, evicted: self.cache.batch() }
+        Unreported { cache: &self.cache, evicted: self.cache.shared().batch() }
     }
 
     /// Runs `run` and removes any cause that blocks it, until it succeeds, fails for another

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::engine::{Engine, Limits, State};
 use crate::error::Error;
-use crate::evicted::Notifier;
+use crate::evicted::{Batch, Notifier};
 use crate::expiry::Ends;
 use crate::hash::Hasher;
 use crate::index::Placement;
@@ -100,6 +100,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// An empty batch for what operations evict.
+    pub fn batch(&self) -> Batch {
+        if self.notifier.is_some() { Batch::reused() } else { Batch::default() }
+    }
+
     /// Checks whether an insert may begin: always, except too often from within the listener.
     #[inline]
     pub fn admit_insert(&self) -> Result<(), Error> {

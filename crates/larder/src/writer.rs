@@ -80,11 +80,10 @@ impl Writer {
 
     /// The evictions since the last call, of a writer that does not report.
     pub(crate) fn take_evicted(&mut self) -> Batch {
-        if self.shared.notifier.is_none() {
-            return Batch::default();
+        let mut evicted = self.shared.batch();
+        if self.shared.notifier.is_some() {
+            self.queues.iter_mut().for_each(|queue| evicted.append(&mut queue.evicted));
         }
-        let mut evicted = Batch::reused();
-        self.queues.iter_mut().for_each(|queue| evicted.append(&mut queue.evicted));
         evicted
     }
 

@@ -251,6 +251,12 @@ impl Pages {
         (offset >> self.shift, offset & ((1 << self.shift) - 1))
     }
 
+    /// The slot with a number in a page whose slots have `size` bytes.
+    #[inline]
+    fn id(&self, page: usize, slot: usize, size: u32) -> u32 {
+        Arena::id_at((page << self.shift) + slot * size as usize)
+    }
+
     #[inline]
     fn slot_in_page(&self, id: u32) -> (usize, usize) {
         let (page, offset) = self.locate(id);
@@ -282,8 +288,7 @@ impl Pages {
         }
         let size = self.classes[class as usize].size;
         self.owned_bytes += u64::from(size);
-        let offset = (page << self.shift) + slot * size as usize;
-        Some(Arena::id_at(offset))
+        Some(self.id(page, slot, size))
     }
 
     /// The slot of `class` that will be taken next, if that is known without a search.
@@ -293,7 +298,7 @@ impl Pages {
         let word = self.pages.get(first as usize)?.hint as usize;
         let bits = self.bits(first as usize, word).free;
         let slot = word * 64 + bits.trailing_zeros() as usize;
-        (bits != 0).then(|| Arena::id_at(((first as usize) << self.shift) + slot * size as usize))
+        (bits != 0).then(|| self.id(first as usize, slot, size))
     }
 
     /// Prefetches the state of the page that slots will be taken from next.

@@ -405,7 +405,7 @@ impl ShardQueue {
             }
             None => self.refill(shared, class)?,
         };
-        // Last, since what failed for want of room is tried again, and counts once.
+        // Last: an insert that found no room is tried again, and counts once.
         match shared.admit_insert() {
             Ok(()) => Ok(slot),
             Err(error) => {

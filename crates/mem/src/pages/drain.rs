@@ -1,7 +1,6 @@
 //! Which page is emptied: of the class with the most unused room, the one with the fewest live slots.
 
 use super::{ClassBooks, Pages, State};
-use crate::arena::Arena;
 
 impl Pages {
     /// True while fewer than `pages_low` pages are free or soon will be.
@@ -25,8 +24,8 @@ impl Pages {
             self.drain = None;
             return None;
         };
-        let size = self.classes[self.pages[page].class as usize].size as usize;
-        Some(Arena::id_at((page << self.shift) + slot * size))
+        let size = self.classes[self.pages[page].class as usize].size;
+        Some(self.id(page, slot, size))
     }
 
     fn first_live(&self, page: usize) -> Option<usize> {
