@@ -18,6 +18,7 @@
 //! KiB; the largest value fills one page, up to 32 KiB.
 
 mod shape;
+mod weigher;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use larder_mem::{Memory, Shard, WAYS};
 use parking_lot::Mutex;
 
 use crate::cache::Cache;
-use crate::engine::{Counts, State};
+use crate::engine::{Counts, State, Weights};
 use crate::error::Error;
 use crate::evicted::{Batch, Evicted, Listener, Notifier};
 use crate::feedback::epoch_shift;
@@ -38,6 +39,7 @@ use crate::position::POSITION_SHARDS;
 use crate::shared::{PublishedLookups, Shared, VALUE_BYTES_MAX};
 use crate::time::{Seconds, SyncMode, Ticks};
 use shape::{ENTRY_BYTES_MORE_MAX, page_bytes_for};
+pub(crate) use weigher::Weigher;
 
 /// Shards of a cache, at most. One shard takes about ten million writes a second.
 const SHARDS_MAX: usize = 64;
@@ -88,6 +90,9 @@ pub struct Builder {
     reports_removals: bool,
     lease_bytes_max: u64,
     index_mode: IndexMode,
+    weigher: Option<weigher::AnyWeigher>,
+    /// Of entries with weights: their sum in a shard, at most.
+    shard_weight_max: Option<u64>,
 }
 
 impl Cache {
@@ -118,6 +123,8 @@ impl Default for Builder {
             reports_removals: false,
             lease_bytes_max: 0,
             index_mode: IndexMode::Replicated,
+            weigher: None,
+            shard_weight_max: None,
         }
     }
 }
@@ -316,6 +323,7 @@ impl Builder {
                 stale: self.stale.0,
                 counts: Counts::default(),
                 drain_rest: 0,
+                weights: self.shard_weight_max.map(Weights::new),
                 evicted: self.listener.is_some().then(Batch::default),
                 reports_removals: self.reports_removals,
             };
@@ -363,6 +371,9 @@ impl Builder {
         }
         if self.entries_max.is_some_and(|count| count < shards as u64) {
             return Err(Error::Setting("entries_max must be at least 1, and 1 for each shard"));
+        }
+        if self.weigher.is_some() {
+            return Err(Error::Setting("a weigher is for a map of objects"));
         }
         if self.lease_bytes_max > 8 << 30 {
             return Err(Error::Setting("lease_bytes_max must be at most 8 GiB"));

@@ -1,13 +1,15 @@
 //! Main's side of the cache: applies operations, one at a time, under the shard's lock.
 //!
 //! An operation first reserves log room for all that it may write. If the log refuses, nothing has
-//! changed. Then the operation makes room in the budget by evicting, then it places its entry.
+//! changed. (Of entries with weights, some may have been evicted: see [`weights`].) Then the
+//! operation makes room in the budget by evicting, then it places its entry.
 //! Evictions depend only on the charges of live entries and on the policy, not on limbo or syncs.
 //!
-//! Bounds per operation: at most `charge_max_of_a_slot / 16` evictions and one displacement; two
-//! records per eviction, six for the rest.
+//! Bounds per operation: at most `charge_max_of_a_slot / 16` evictions (without weights) and one
+//! displacement; two records per eviction, six for the rest.
 
 mod room;
+mod weights;
 
 use std::cell::Cell;
 
@@ -21,6 +23,7 @@ use crate::hash::{Hasher, KeyHash};
 use crate::index::{Displaced, Placement, SECOND, find, mask_bit};
 use crate::policy::{Chosen, Entries, EntryNumber, Replacement};
 use crate::time::{Seconds, is_dead};
+pub(crate) use weights::{WEIGHT_BYTES, Weights};
 
 /// Records of an operation, without its evictions, at most. Two masks, a move (two) and the entry
 /// make five; a bucket conflict makes three.
@@ -69,6 +72,8 @@ pub(crate) struct State {
     pub counts: Counts,
     /// Operations until the next search for a page to empty, after a search that found none.
     pub drain_rest: u32,
+    /// If entries have weights.
+    pub weights: Option<Weights>,
     /// Copies of the entries evicted in this lock hold, if there is a listener.
     pub evicted: Option<Batch>,
     /// Removed and replaced entries are copied, too.
@@ -145,18 +150,24 @@ impl Engine<'_> {
         let charge = self.main.charge(slot.class());
         let freed = found.map_or(0, |(bucket, way)| self.main.charge_at(bucket, way));
         let evictions = self.evictions_max(charge, freed, found.is_none());
-        if let Err(stalled) = self.main.reserve(2 * evictions + RECORDS_MAX) {
+        let records = 2 * evictions + RECORDS_MAX;
+        if let Err(stalled) = self.main.reserve(records) {
             return Err((stalled, slot));
         }
         if found.is_none() {
             self.state.policy.arriving(placement.fingerprint(hash));
         }
+        if let Err(stalled) = self.make_lighter(&slot, found, (now, records)) {
+            return Err((stalled, slot));
+        }
         self.make_room(charge, freed, found, now);
         match found {
             Some((bucket, way)) => {
                 self.keep_copy(bucket, way, Cause::Replaced, now);
+                self.subtract_weight(bucket, way);
                 let tag_word = self.main.bucket(bucket).tag(way);
                 self.main.put(bucket, way, tag_word, slot);
+                self.add_weight(bucket, way);
                 self.state.policy.updated(number(bucket, way));
                 self.state.counts.updated += 1;
             }
@@ -329,6 +340,7 @@ impl Engine<'_> {
 
     /// Empties a way. At most two records.
     fn empty(&mut self, bucket: usize, way: usize) {
+        self.subtract_weight(bucket, way);
         let tag_word = self.main.bucket(bucket).tag(way);
         self.main.clear(bucket, way);
         if tag_word & SECOND != 0 {
@@ -385,6 +397,7 @@ impl Engine<'_> {
 
     fn settle(&mut self, bucket: usize, way: usize, tag_word: u16, slot: OwnedSlot) {
         self.main.put(bucket, way, tag_word, slot);
+        self.add_weight(bucket, way);
         self.state.policy.inserted(number(bucket, way));
     }
 
@@ -414,6 +427,7 @@ impl Engine<'_> {
     pub fn validate(&self) -> Result<(), String> {
         self.main.validate()?;
         self.state.policy.validate()?;
+        self.validate_weights()?;
         let limits = &self.state.limits;
         if self.main.live_charge() > limits.charge_max
             || self.state.policy.len() > limits.entries_max

@@ -30,6 +30,14 @@ pub enum Error {
         /// The longest value that fits with this key.
         bytes_max: usize,
     },
+    /// An object weighs more than a shard of the map holds. Give a larger limit to [`crate::Builder::weigher`], or
+    /// fewer [`crate::Builder::shards`].
+    TooHeavy {
+        /// What it weighs.
+        weight: u64,
+        /// What it may weigh.
+        weight_max: u64,
+    },
     /// A reader has not synced for so long that the log, or the memory that it protects, is used
     /// up. Nothing has changed. Sync, park or drop that reader, then try again.
     Stalled {
@@ -70,6 +78,11 @@ impl fmt::Display for Error {
                 f,
                 "a value of {bytes} bytes does not fit; this cache takes at most {bytes_max}; \
                  build it with value_bytes_max (at most 32768), or store a handle"
+            ),
+            Error::TooHeavy { weight, weight_max } => write!(
+                f,
+                "an object that weighs {weight} does not fit; a shard of this map holds at most {weight_max}; \
+                 build it with a larger limit, or with fewer shards"
             ),
             Error::Stalled { reader, behind } => write!(
                 f,

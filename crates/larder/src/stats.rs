@@ -24,6 +24,10 @@ pub struct Stats {
     pub charge_bytes: u64,
     /// Bytes that entries may take of the arena.
     pub charge_bytes_max: u64,
+    /// What the objects weigh together, if they have weights ([`crate::Builder::weigher`]); else 0.
+    pub weight: u64,
+    /// What they may weigh; without weights 0.
+    pub weight_max: u64,
     /// New entries stored.
     pub inserted: u64,
     /// Entries given a new value.
@@ -150,6 +154,9 @@ impl Stats {
         let (pages, counts) = (engine.main.page_use(), engine.state.counts);
         self.entries += engine.state.policy.len();
         self.charge_bytes += engine.main.live_charge() / CHARGE_UNITS;
+        let (weight, weight_max) = engine.weight();
+        self.weight += weight;
+        self.weight_max += weight_max;
         self.inserted += counts.inserted;
         self.updated += counts.updated;
         self.removed += counts.removed;

@@ -246,6 +246,12 @@ impl<S> Shard<S> {
         self.read(slot).key()
     }
 
+    /// The value of an owned slot.
+    #[inline]
+    pub fn value_of<'a>(&'a self, slot: &'a OwnedSlot) -> &'a [u8] {
+        self.read(slot).value()
+    }
+
     /// The version of an owned slot.
     #[inline]
     pub fn version_of(&self, slot: &OwnedSlot) -> Option<u64> {

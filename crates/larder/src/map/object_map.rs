@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use super::loading::{self, Fill, Landed};
 use super::{Change, Inner, KEYS_TOGETHER, Map};
-use crate::build::Builder;
+use crate::build::{Builder, Weigher};
 use crate::clock::Clock;
 use crate::codec::{Key, Value, with_key_of};
 use crate::decode_key::DecodeKey;
@@ -67,8 +67,8 @@ const LONG_BUDGET_MORE: u64 = 12 << 20;
 /// The calls are those of [`Map`], but for `insert_many`, and those that need a value's bytes (`with`, `with_many`,
 /// `load_from`). What differs is this:
 ///
-/// * The limit is the number of objects, whatever they own: [`ObjectMap::new`]. Where a value is bytes, text or
-///   numbers, a `Map` takes less memory, and counts all of it.
+/// * The limit is the number of objects, whatever they own: [`ObjectMap::new`]; or in addition what they weigh:
+///   [`Builder::weigher`]. Where a value is bytes, text or numbers, a `Map` takes less memory, and counts all of it.
 /// * An object that leaves (evicted, removed or replaced) is dropped within the call that made it leave; if another
 ///   thread is cloning it at that moment, by a later call that stores or removes one. What a load brought has
 ///   further clones until all who waited for it have theirs.
@@ -81,11 +81,13 @@ const LONG_BUDGET_MORE: u64 = 12 << 20;
 pub struct ObjectMap<K: ?Sized, V> {
     map: Map<K, Id>,
     cells: Arc<Cells<V>>,
+    weigher: Option<Weigher<V>>,
 }
 
 impl<K: ?Sized, V> Clone for ObjectMap<K, V> {
     fn clone(&self) -> Self {
-        ObjectMap { map: self.map.clone(), cells: self.cells.clone() }
+        let ObjectMap { map, cells, weigher } = self;
+        ObjectMap { map: map.clone(), cells: cells.clone(), weigher: weigher.clone() }
     }
 }
 
@@ -132,7 +134,7 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
     }
 
     fn build_with(
-        builder: Builder,
+        mut builder: Builder,
         clock: Clock,
         cells: Arc<Cells<V>>,
         on_removed: impl Fn(Evicted<'_>) + Send + Sync + 'static,
@@ -140,11 +142,12 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
         if builder.has_listener() {
             return Err(Error::Setting("a map of objects has a listener by build_reporting"));
         }
+        let weigher = builder.take_weigher()?;
         let map = Map::build(builder.on_removed(on_removed), clock)?;
         if map.cache().stats()?.entries_max > Cells::<V>::MAX / 2 {
             return Err(Error::Setting("a map has at most 2147483640 objects: set entries_max"));
         }
-        Ok(ObjectMap { map, cells })
+        Ok(ObjectMap { map, cells, weigher })
     }
 
     /// The map's time.
@@ -217,7 +220,7 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
         let ends = ttl.into().ends(&self.map.inner.clock);
         key.with_key(|key| {
             self.map.inner.flight.supersede(key);
-            let put = self.put(key, object);
+            let put = self.put(key, object)?;
             put.id.with_value(|id| self.map.inner.store(key, id, ends))?;
             put.stored();
             Ok(())
@@ -242,7 +245,7 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
         K: Borrow<Q>,
     {
         key.with_key(|key| {
-            let (mut there, mut put, mut before) = (None, None, None);
+            let (mut there, mut put, mut before, mut refused) = (None, None, None, None);
             self.map.inner.change(key, |id: Option<&Id>| {
                 // The change before was not stored: another write came between.
                 put = None;
@@ -251,18 +254,22 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
                     before = id.copied();
                     return None;
                 }
-                let mut put = |object| put.insert(self.put(key, object)).id;
-                Some(match change(there.as_ref()) {
-                    Change::Keep => Change::Keep,
-                    Change::Remove => Change::Remove,
-                    Change::Insert(object, ttl) => Change::Insert(put(object), ttl),
-                    Change::Update(object) => Change::Update(put(object)),
-                })
+                let mut put = |object| Ok(put.insert(self.put(key, object)?).id);
+                let change = match change(there.as_ref()) {
+                    Change::Keep => Ok(Change::Keep),
+                    Change::Remove => Ok(Change::Remove),
+                    Change::Insert(object, ttl) => put(object).map(|id| Change::Insert(id, ttl)),
+                    Change::Update(object) => put(object).map(Change::Update),
+                };
+                Some(change.unwrap_or_else(|error| {
+                    refused = Some(error);
+                    Change::Keep
+                }))
             })?;
             if let Some(put) = put {
                 put.stored();
             }
-            Ok(there)
+            refused.map_or(Ok(there), Err)
         })
     }
 
@@ -503,8 +510,11 @@ impl<K: ?Sized, V: Clone> ObjectMap<K, V> {
         Ok(None)
     }
 
-    fn put<'a>(&'a self, key: &'a [u8], object: V) -> Put<'a, V> {
-        Put { map: &self.map.inner, cells: &self.cells, key, id: self.cells.put(object) }
+    /// Gives an object an id, unless it is too heavy.
+    fn put<'a>(&'a self, key: &'a [u8], object: V) -> Result<Put<'a, V>, Error> {
+        let weight = self.weigher.as_ref().map(|weigher| weigher.weight(&object)).transpose()?;
+        let id = self.cells.put(object).with_weight(weight);
+        Ok(Put { map: &self.map.inner, cells: &self.cells, key, id })
     }
 }
 
@@ -558,9 +568,16 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> Fill<V> for ObjectMap<K,
 
     fn store(&self, token: Token<Landed>, key: &[u8], object: V, ends: Ends) -> V {
         let shared = Landed::Object(Arc::new(object.clone()));
-        let put = self.put(key, object.clone());
-        if self.map.inner.land_value(token, key, shared, &put.id, ends) {
-            put.stored();
+        match self.put(key, object.clone()) {
+            Ok(put) => {
+                if self.map.inner.land_value(token, key, shared, &put.id, ends) {
+                    put.stored();
+                }
+            }
+            // Too heavy to be stored. Those who wait get it all the same.
+            Err(_) => {
+                token.land(shared, |_| {});
+            }
         }
         object
     }

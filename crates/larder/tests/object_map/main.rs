@@ -2,6 +2,7 @@
 
 mod model;
 mod panics;
+mod weights;
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};

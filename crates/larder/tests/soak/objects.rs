@@ -72,18 +72,26 @@ fn object_maps() {
     let builder = || Objects::builder(1000).entries_max(300).readers_max(3);
     let reporting = Objects::build_reporting(builder(), clock.clone(), listener).expect("room");
     let plain = Objects::build(builder(), clock.clone()).expect("room");
+    // Fewer than may be there by their number.
+    let weighed = builder().weigher(20_000, |object: &Arc<Vec<u8>>| object.len() as u32);
+    let weighed = Objects::build(weighed, clock.clone()).expect("room");
     soak(1.0, |number, goes_on| {
         let mut random = Random(number + 1);
         while goes_on() {
             object_step(&reporting, &clock, &mut random);
             object_step(&plain, &clock, &mut random);
+            object_step(&weighed, &clock, &mut random);
+            assert!(weighed.stats().is_ok_and(|stats| stats.weight <= 20_000));
         }
     });
-    for map in [&reporting, &plain] {
+    for map in [&reporting, &plain, &weighed] {
         // What was being cloned when it left, leaves now.
         may_wait(map.insert(&b"12345678"[..], Arc::new(Vec::new())))
             .expect("no other thread writes");
         map.iter().for_each(|(_, object)| assert_eq!(Arc::strong_count(&object), 2));
     }
     assert!(heard.load(Ordering::Relaxed) > 0);
+    may_wait(weighed.remove_expired()).expect("no other thread writes");
+    let bytes: usize = weighed.iter().map(|(_, object)| object.len()).sum();
+    assert_eq!(weighed.stats().expect("not poisoned").weight, bytes as u64);
 }

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use crate::codec::Value;
+use crate::engine::WEIGHT_BYTES;
 
 /// Bytes of a chunk of cells, at most, unless one cell is larger.
 const CHUNK_BYTES: usize = 16 << 10;
@@ -38,27 +39,41 @@ const DIRECTORIES: usize = 28;
 pub(crate) struct Id {
     index: u32,
     generation: u64,
+    /// What its object weighs, in a map that asks. In the form of bytes it is last: the engine reads it there.
+    weight: Option<u32>,
 }
 
-impl Value for Id {
-    const VALUE_BYTES: Option<usize> = Some(12);
+impl Id {
+    pub fn with_weight(self, weight: Option<u32>) -> Self {
+        Id { weight, ..self }
+    }
+}
 
+/// Bytes of an id without a weight.
+const PLAIN_BYTES: usize = 12;
+
+impl Value for Id {
     // By hand: a tuple's form has room for parts of any length.
     #[inline]
     fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
-        let mut bytes = [0; 12];
+        let mut bytes = [0; PLAIN_BYTES + WEIGHT_BYTES];
         bytes[..8].copy_from_slice(&self.generation.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.index.to_le_bytes());
+        bytes[8..PLAIN_BYTES].copy_from_slice(&self.index.to_le_bytes());
+        let Some(weight) = self.weight else { return with(&bytes[..PLAIN_BYTES]) };
+        bytes[PLAIN_BYTES..].copy_from_slice(&weight.to_le_bytes());
         with(&bytes)
     }
 
     #[inline]
     fn from_value(bytes: &[u8]) -> Option<Self> {
-        let (generation, index) = bytes.split_at_checked(8)?;
-        Some(Id {
-            index: u32::from_le_bytes(index.try_into().ok()?),
-            generation: u64::from_le_bytes(generation.try_into().ok()?),
-        })
+        let (generation, bytes) = bytes.split_first_chunk()?;
+        let (index, weight) = bytes.split_first_chunk()?;
+        let weight = match weight {
+            [] => None,
+            weight => Some(u32::from_le_bytes(weight.try_into().ok()?)),
+        };
+        let index = u32::from_le_bytes(*index);
+        Some(Id { index, generation: u64::from_le_bytes(*generation), weight })
     }
 }
 
@@ -148,7 +163,7 @@ impl<V> Cells<V> {
         let mut held = cells[Self::in_chunk(index)].0.write();
         held.generation += 1;
         held.object = Some(object);
-        Id { index, generation: held.generation }
+        Id { index, generation: held.generation, weight: None }
     }
 
     fn cell(&self, id: Id) -> Option<&Cell<V>> {
@@ -302,7 +317,7 @@ mod tests {
         );
         cells.retire(first);
         assert!(cells.get(second).is_some(), "an old id retires no other object");
-        let unknown = Id { index: u32::MAX, generation: 1 };
+        let unknown = Id { index: u32::MAX, generation: 1, weight: None };
         cells.retire(unknown);
         assert_eq!(cells.get(unknown), None);
         assert_eq!(Id::from_value(&second.with_value(<[u8]>::to_vec)), Some(second));

@@ -1,0 +1,96 @@
+//! What a program gives objects as weights. The builder does not know their type; the map does.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use super::Builder;
+use crate::error::Error;
+
+type Weigh<V> = dyn Fn(&V) -> u32 + Send + Sync;
+
+/// A weigher of objects of any one type, in a builder.
+#[derive(Clone)]
+pub(super) struct AnyWeigher {
+    weight_max: u64,
+    /// A `Box<Weigh<V>>`.
+    weigh: Arc<dyn Any + Send + Sync>,
+}
+
+impl fmt::Debug for AnyWeigher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Weigher").field("weight_max", &self.weight_max).finish_non_exhaustive()
+    }
+}
+
+/// A weigher of objects of `V`.
+pub(crate) struct Weigher<V> {
+    /// What objects of one shard weigh together, at most.
+    shard_max: u64,
+    weigh: Arc<Box<Weigh<V>>>,
+}
+
+impl<V> Clone for Weigher<V> {
+    fn clone(&self) -> Self {
+        Weigher { shard_max: self.shard_max, weigh: self.weigh.clone() }
+    }
+}
+
+impl<V> Weigher<V> {
+    /// What the caller's function returns for an object, which fails if that is more than a shard holds.
+    pub fn weight(&self, object: &V) -> Result<u32, Error> {
+        let weight = (self.weigh)(object);
+        if u64::from(weight) > self.shard_max {
+            return Err(Error::TooHeavy { weight: weight.into(), weight_max: self.shard_max });
+        }
+        Ok(weight)
+    }
+}
+
+impl Builder {
+    /// Limits what the objects of a [`crate::ObjectMap`] weigh together, in addition to their number. `weigh` returns
+    /// what one weighs: the bytes that it owns, for example. It is called once for each object that is stored,
+    /// under no lock. Each shard has an equal part of `weight_max`, rounded down; an object that weighs more than
+    /// that is refused with [`Error::TooHeavy`]. The limit is never exceeded: what must leave for a new object leaves
+    /// first. State in [`crate::ObjectMap::builder`] about as many objects as weigh `weight_max`: a search for one
+    /// to evict passes over all places that are empty.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use larder::{Clock, ObjectMap};
+    ///
+    /// // At most 64 MiB of images, and at most 1,000 of them.
+    /// let builder = ObjectMap::<str, Arc<[u8]>>::builder(1000)
+    ///     .weigher(64 << 20, |image: &Arc<[u8]>| image.len().try_into().unwrap_or(u32::MAX));
+    /// let images = ObjectMap::<str, Arc<[u8]>>::build(builder, Clock::system())?;
+    /// images.insert("lynx", [0; 3000].into())?;
+    /// assert_eq!(images.stats()?.weight, 3000);
+    /// # Ok::<(), larder::Error>(())
+    /// ```
+    ///
+    /// Any other cache refuses to be built with a weigher, as does a map of objects of another type. A [`crate::Map`]
+    /// counts the bytes of its entries. Default: none.
+    pub fn weigher<V: 'static>(
+        mut self,
+        weight_max: u64,
+        weigh: impl Fn(&V) -> u32 + Send + Sync + 'static,
+    ) -> Self {
+        let weigh: Box<Weigh<V>> = Box::new(weigh);
+        self.weigher = Some(AnyWeigher { weight_max, weigh: Arc::new(weigh) });
+        self
+    }
+
+    /// Takes the weigher out. What is built then has entries with weights.
+    pub(crate) fn take_weigher<V: 'static>(&mut self) -> Result<Option<Weigher<V>>, Error> {
+        let Some(AnyWeigher { weight_max, weigh }) = self.weigher.take() else { return Ok(None) };
+        let weigh = weigh.downcast();
+        let weigh =
+            weigh.map_err(|_| Error::Setting("the weigher is for another type of object"))?;
+        let shard_max = weight_max / self.shard_count().max(1) as u64;
+        if shard_max == 0 {
+            return Err(Error::Setting("weight_max must be at least 1, and 1 for each shard"));
+        }
+        self.shard_weight_max = Some(shard_max);
+        Ok(Some(Weigher { shard_max, weigh }))
+    }
+}
