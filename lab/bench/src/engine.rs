@@ -224,15 +224,17 @@ impl Peer for Simple {
     }
 }
 
+/// Reads are in place, as of the other caches that can. A copy would cost a tenth to a quarter more, since its length
+/// is known only when the value is there.
 impl Handle for &Simple {
     #[inline]
     fn get(&mut self, key: &Key) -> Option<u64> {
-        self.map.get(key).map(|value| number_of(&value.bytes))
+        self.map.with(key, number_of)
     }
 
     #[inline]
     fn get_many(&mut self, keys: &[Key], mut each: impl FnMut(Option<u64>)) {
-        self.map.get_many(keys, |_, value| each(value.map(|value| number_of(&value.bytes))));
+        self.map.with_many(keys, |_, value| each(value.map(number_of)));
     }
 
     #[inline]

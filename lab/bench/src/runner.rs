@@ -245,7 +245,8 @@ impl<P: Peer> Runner for PeerRunner<P> {
 }
 
 /// Runs `act` on every thread with a handle of its own: the figure, and what each gave. On one thread the figure
-/// is nanoseconds of running time an operation, on several million operations a second by the clock.
+/// is nanoseconds of running time an operation, on several million operations a second by the clock, from the first
+/// start to the last end.
 pub fn measure<P: Peer, R: Send>(
     peer: &P,
     threads: usize,
@@ -259,7 +260,7 @@ pub fn measure<P: Peer, R: Send>(
         let result = act(&mut handle, 0);
         return (time.elapsed_ns() / operations as f64, vec![result]);
     }
-    let barrier = Barrier::new(threads + 1);
+    let barrier = Barrier::new(threads);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|thread| {
@@ -268,26 +269,29 @@ pub fn measure<P: Peer, R: Send>(
                     let mut handle = peer.handle();
                     handle.settle();
                     barrier.wait();
+                    // Not in the thread that waits for all: with as many cores as workers it may run when they
+                    // are done.
+                    let start = Instant::now();
                     let result = act(&mut handle, thread);
                     // The handle is dropped with its thread: no thread waits for one that has finished.
-                    (result, Instant::now())
+                    (result, start, Instant::now())
                 })
             })
             .collect();
-        barrier.wait();
-        let start = Instant::now();
-        let mut end = start;
+        let mut ran: Option<(Instant, Instant)> = None;
         let mut results = Vec::with_capacity(threads);
         for worker in workers {
             match worker.join() {
-                Ok((result, ended)) => {
-                    end = end.max(ended);
+                Ok((result, start, end)) => {
+                    let (first, last) = ran.unwrap_or((start, end));
+                    ran = Some((first.min(start), last.max(end)));
                     results.push(result);
                 }
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        (operations as f64 / (end - start).as_secs_f64().max(1e-9) / 1e6, results)
+        let seconds = ran.map_or(0.0, |(first, last)| (last - first).as_secs_f64());
+        (operations as f64 / seconds.max(1e-9) / 1e6, results)
     })
 }
 
@@ -352,4 +356,28 @@ fn mixed<H: Handle>(handle: &mut H, seed: u32, operations: u32, ids: u32) -> u64
     }
     handle.settle();
     wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::engine::Simple;
+
+    /// The time of several threads is at least that from the first start to the last end.
+    #[test]
+    fn threads_are_timed_whole() {
+        let peer = Simple::new(&Shape { entries: 1000, threads: 3 }).unwrap();
+        let (figure, ran) = measure(&peer, 3, 1_000_000, |_, thread| {
+            let start = Instant::now();
+            std::thread::sleep(Duration::from_millis(5 * thread as u64));
+            (start, Instant::now())
+        });
+        let first = ran.iter().map(|(start, _)| *start).min().unwrap();
+        let last = ran.iter().map(|(_, end)| *end).max().unwrap();
+        // A million operations.
+        assert!(1.0 / figure >= (last - first).as_secs_f64(), "{figure}");
+        assert!(1.0 / figure >= 0.01, "{figure}");
+    }
 }
