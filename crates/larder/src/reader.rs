@@ -146,6 +146,12 @@ impl Drop for ReaderId {
     }
 }
 
+/// Not in the middle of a lookup, whose registers it would take.
+#[inline(never)]
+fn refresh(reader: &mem::Reader<State>) {
+    reader.refresh();
+}
+
 #[inline(always)]
 fn bump(counter: &Cell<u64>) {
     counter.set(counter.get() + 1);
@@ -214,7 +220,7 @@ impl Reader {
     }
 
     /// As [`Reader::get`], for a key that is already hashed.
-    #[inline]
+    #[inline(always)]
     pub fn get_hashed(&self, hash: KeyHash, key: &[u8], now: Seconds) -> Option<Entry<'_>> {
         let shard = self.shard(hash);
         let found = self.find(shard, hash, key)?;
@@ -285,7 +291,7 @@ impl Reader {
     fn find<'a>(&self, shard: &'a ShardReader, hash: KeyHash, key: &[u8]) -> Option<Found<'a>> {
         let reader = &shard.reader;
         if self.immediate && reader.is_behind() {
-            reader.refresh();
+            refresh(reader);
         }
         let found = match reader.view() {
             View::Copy(copy) => find(copy, &self.placement, hash, key),
@@ -518,7 +524,7 @@ impl Reader {
 }
 
 /// [`find`] for shared readers. Not inlined, because it would double the code of the others.
-#[inline(never)]
+#[inline(always)]
 fn find_in_main<'a>(
     reader: &mem::Reader<State>,
     main: MainView<'a>,

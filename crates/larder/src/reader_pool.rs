@@ -19,11 +19,12 @@
 //! stalled write syncs all idle readers and continues**. No destructor runs when a thread ends, and
 //! there may be any number of threads.
 //!
-//! Cost (`benches/map.rs`, 2,000 entries in the CPU's cache, two shared vCPUs of an EPYC Milan, 301
-//! rounds, three runs): a read takes 45 to 50 ns at the median and 31 at best; with a reader of its
-//! own, 18 and 13. Most of that are the lock's two atomic swaps, of a line that no other thread
-//! uses. On tables larger than the cache, what counts is that a lookup has few instructions: only
-//! then does the core fetch the memory of the next one meanwhile (`docs/decisions/0025`).
+//! Cost (`benches/map.rs`, 2,000 entries in the CPU's cache, two shared vCPUs of an EPYC, 101 rounds,
+//! three runs): a read in place takes 23 ns at the median, a read with a copy 34; with a reader of its
+//! own, 8. The lock is a [`Latch`], of which one exchange of a line that no other thread uses is seen in
+//! each read: with a lock that has two, the same reads took 27 and 38 ns. On tables larger than the
+//! cache, what counts is that a lookup has few instructions: only then does the core fetch the memory
+//! of the next one meanwhile (`docs/decisions/0025`).
 //!
 //! Invariants
 //! 1. No entry of a pooled reader is borrowed while its lock is free, so any thread that takes the
@@ -43,6 +44,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use larder_mem::sync::CacheLines;
+use larder_mem::{Latch, LatchGuard};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::cache::Cache;
@@ -61,12 +63,15 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a read waits for its own reader if all are taken, before it reads from main.
 const READ_PATIENCE: Duration = Duration::from_micros(100);
 
+/// Sleep between two looks at a reader that is in use for long.
+const SLEEP: Duration = Duration::from_micros(50);
+
 /// Reads of a reader of the shared index from one sync to the next.
 const READS_PER_SYNC: u32 = 1024;
 
 /// A reader and a writer, for one thread each at a time.
 struct Pair {
-    reader: Mutex<PooledReader>,
+    reader: Latch<PooledReader>,
     writer: Mutex<Writer>,
 }
 
@@ -134,6 +139,32 @@ fn is_reading() -> bool {
     THREAD_STATE.with(|state| state.reads.get() > 0)
 }
 
+/// Looks again and again whether a reader is free: most are in use for less than a microsecond.
+#[allow(clippy::disallowed_methods, reason = "calls of a map wait for readers, and not forever")]
+fn wait_until(
+    reader: &Latch<PooledReader>,
+    deadline: Instant,
+) -> Option<LatchGuard<'_, PooledReader>> {
+    /// Looks, after which the thread sleeps between them: another thread's code runs, or it was preempted.
+    const LOOKS_AWAKE: u32 = 100;
+    let mut looks = 0;
+    loop {
+        if let Some(guard) = reader.try_lock() {
+            return Some(guard);
+        }
+        let now = Instant::now();
+        if now >= deadline {
+            return None;
+        }
+        looks += 1;
+        if looks < LOOKS_AWAKE {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(SLEEP.min(deadline - now));
+        }
+    }
+}
+
 /// Evictions that the listener has not heard of, since other threads may wait for the caller. When it is dropped, it
 /// calls the listener; if the thread unwinds, a later report does.
 pub(crate) struct Unreported<'a> {
@@ -153,7 +184,7 @@ impl ReaderPool {
         let pairs = (0..cache.readers_max())
             .map(|_| {
                 let writer = Mutex::new(cache.writer_in_lock());
-                CacheLines(Pair { reader: Mutex::new(PooledReader::Unused), writer })
+                CacheLines(Pair { reader: Latch::new(PooledReader::Unused), writer })
             })
             .collect();
         ReaderPool { is_shared: cache.is_shared(), cache, pairs }
@@ -232,12 +263,19 @@ impl ReaderPool {
 
     /// Makes a reader show what is published. A replica applies the log; the shared index needs
     /// nothing, but the memory that its reader protects is released now and then.
-    #[inline]
+    #[inline(always)]
     fn catch_up(&self, reader: &mut Reader, reads: &mut u32, when: CatchUp) {
         *reads += 1;
-        let is_due = self.is_shared && *reads >= READS_PER_SYNC;
         let may_wait = self.is_shared && matches!(when, CatchUp::Seldom);
-        if is_due || (!may_wait && reader.is_behind()) {
+        if !may_wait || *reads >= READS_PER_SYNC {
+            self.catch_up_now(reader, reads);
+        }
+    }
+
+    #[inline(never)]
+    fn catch_up_now(&self, reader: &mut Reader, reads: &mut u32) {
+        let is_due = self.is_shared && *reads >= READS_PER_SYNC;
+        if is_due || reader.is_behind() {
             *reads = 0;
             reader.sync();
         }
@@ -258,7 +296,7 @@ impl ReaderPool {
 
     /// The reader of this thread, or another that is free.
     #[inline]
-    fn pooled(&self) -> Option<MutexGuard<'_, PooledReader>> {
+    fn pooled(&self) -> Option<LatchGuard<'_, PooledReader>> {
         let own = self.own();
         match self.pairs[own].0.reader.try_lock() {
             Some(pooled) => Some(pooled),
@@ -278,7 +316,8 @@ impl ReaderPool {
     }
 
     #[cold]
-    fn reader_elsewhere(&self, own: usize) -> Option<MutexGuard<'_, PooledReader>> {
+    #[allow(clippy::disallowed_methods, reason = "a read waits for a reader, and not for long")]
+    fn reader_elsewhere(&self, own: usize) -> Option<LatchGuard<'_, PooledReader>> {
         for pair in (own + 1..self.pairs.len()).chain(0..own) {
             if let Some(pooled) = self.pairs[pair].0.reader.try_lock() {
                 // Two threads met. This one stays with the pair that is free.
@@ -287,7 +326,7 @@ impl ReaderPool {
             }
         }
         let reader = &self.pairs[own].0.reader;
-        if is_reading() { None } else { reader.try_lock_for(READ_PATIENCE) }
+        if is_reading() { None } else { wait_until(reader, Instant::now() + READ_PATIENCE) }
     }
 
     #[inline]
@@ -481,7 +520,7 @@ impl ReaderPool {
         for pair in &self.pairs {
             let reader = &pair.0.reader;
             let mut pooled = match (reader.try_lock(), deadline) {
-                (None, Some(deadline)) => reader.try_lock_until(deadline),
+                (None, Some(deadline)) => wait_until(reader, deadline),
                 (pooled, _) => pooled,
             };
             match pooled.as_deref_mut() {

@@ -72,7 +72,7 @@
 //! the model checker's types with the shard.
 //!
 //! `unsafe` is in `region` (mappings), `table` (buckets), `arena` (slots), `log` (records), `slab`,
-//! `object` (its mapping, its rooms and its leases), `fork`, `signals` and the prefetch below. `shard`,
+//! `object` (its mapping, its rooms and its leases), `latch`, `fork`, `signals` and the prefetch below. `shard`,
 //! `reader` and `lease` call those with the invariant that allows it, and no other crate of the
 //! engine has any.
 
@@ -85,6 +85,7 @@ mod config;
 pub mod counted;
 mod error;
 mod fork;
+mod latch;
 mod lease;
 mod leases;
 mod log;
@@ -106,6 +107,7 @@ pub use config::Fault;
 pub use config::{Config, IndexMode};
 pub use error::{Error, Stalled};
 pub use fork::run_in_children;
+pub use latch::{Latch, LatchGuard};
 pub use lease::Lease;
 pub use log::{LogPosition, RECORD_BYTES};
 pub use pages::{ClassUse, PageUse};
