@@ -129,9 +129,8 @@ impl SlowPartitioned {
     }
 
     fn place(&self, key: u64) -> (u64, u64) {
-        let lines = (self.entries_max * 9 / 10).max(1).div_ceil(21);
-        let line = (u128::from(key) * u128::from(lines)) >> 64;
-        (line as u64, (key & 0x1fff).max(1))
+        let lines = u128::from(recycle::ghosts_max(self.entries_max).div_ceil(21));
+        ((u128::from(key) * lines >> 64) as u64, (key & 0x1fff).max(1))
     }
 
     fn count(&self, hot: bool) -> u64 {
@@ -210,7 +209,7 @@ impl SlowPartitioned {
     }
 
     fn depart(&mut self, entry: EntryNumber, entries: &impl Entries) -> Option<EntryNumber> {
-        let kept = (self.capacity * 9 / 10).max(1);
+        let kept = recycle::ghosts_max(self.capacity);
         self.departures += 16;
         self.stamp += self.departures / kept;
         self.departures %= kept;
@@ -401,7 +400,8 @@ impl Replacement for SlowPartitioned {
     ) -> Option<EntryNumber> {
         let len = self.len().max(1);
         if len.abs_diff(self.capacity) > self.capacity / 64 {
-            self.capacity = len;
+            let kept = [len, self.capacity].map(recycle::ghosts_max);
+            (self.departures, self.capacity) = (self.departures * kept[0] / kept[1], len);
         }
         let hot_target = self.capacity - (self.capacity / 10).max(1);
         loop {

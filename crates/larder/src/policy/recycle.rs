@@ -27,6 +27,9 @@ const STAMPS: u8 = 32;
 /// How often every line is swept in `G` evictions.
 const SWEEPS: u8 = 2;
 
+/// Fingerprints that a table has at least, so that an eviction moves the stamp once at most, and the sweeps keep up.
+const GHOSTS_MIN: u64 = VALID_MOVES as u64;
+
 const _: () = assert!(VALID_MOVES + VALID_MOVES / SWEEPS + 2 < STAMPS, "no dead word looks young");
 
 /// The marks of a line, then its ages.
@@ -63,9 +66,9 @@ pub(super) struct Recycle {
     unswept: u64,
 }
 
-/// Fingerprints for a capacity of `capacity` entries.
-fn ghosts_max(capacity: u64) -> u64 {
-    (capacity * 9 / 10).max(1)
+/// Fingerprints for a capacity of `capacity` entries: the evictions for which a key is remembered.
+pub(super) fn ghosts_max(capacity: u64) -> u64 {
+    (capacity * 9 / 10).max(GHOSTS_MIN)
 }
 
 #[inline]
@@ -98,7 +101,11 @@ impl Recycle {
 
     /// The cache now has `capacity` entries, which sets how long words are valid from now on.
     pub fn resize(&mut self, capacity: u64) {
-        self.ghosts_max = ghosts_max(capacity);
+        let before = std::mem::replace(&mut self.ghosts_max, ghosts_max(capacity));
+        // What has passed of the time to the next move or sweep is the same part of it. Were it the same number
+        // of evictions, a table that shrinks would move many times at once, and dead words would look young.
+        self.since = self.since * self.ghosts_max / before;
+        self.unswept = (self.unswept * self.ghosts_max).div_ceil(before);
     }
 
     /// The line of a key, and its tag, never 0, above the bits of freq.
@@ -189,5 +196,33 @@ impl Recycle {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::unmapped;
+    use super::*;
+
+    proptest! {
+        /// However the capacity changes, no word of long ago looks young: lines stay in order.
+        #[test]
+        fn capacities_that_change(
+            entries_max in prop::sample::select(vec![1u64, 20, 60, 200, 2000]),
+            changes in prop::collection::vec((0u64..=1000, 1u64..40), 1..60),
+        ) {
+            let mut recycle = Recycle::new(&unmapped().unwrap(), entries_max).unwrap();
+            let mut key = 1u64;
+            for (share, pushes) in changes {
+                recycle.resize((entries_max * share / 1000).max(1));
+                for _ in 0..pushes {
+                    key = key.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    recycle.push(key, Ghost { temporary: true, freq: 1, epoch: 0 });
+                    prop_assert_eq!(recycle.validate(), Ok(()));
+                }
+            }
+        }
     }
 }
