@@ -91,8 +91,8 @@ pub struct Builder {
     lease_bytes_max: u64,
     index_mode: IndexMode,
     weigher: Option<weigher::AnyWeigher>,
-    /// Of entries with weights: their sum in a shard, at most.
-    shard_weight_max: Option<u64>,
+    /// Of entries with weights: their sum, at most.
+    weight_max: Option<u64>,
 }
 
 impl Cache {
@@ -124,7 +124,7 @@ impl Default for Builder {
             lease_bytes_max: 0,
             index_mode: IndexMode::Replicated,
             weigher: None,
-            shard_weight_max: None,
+            weight_max: None,
         }
     }
 }
@@ -212,8 +212,8 @@ impl Builder {
     /// their memory and log, since all of them may go to one shard. If readers stay at a position
     /// while a batch is written, give the size of the batch.
     ///
-    /// Default: 0, a 32nd of the memory and at least 8 pages. A third of that is available when the
-    /// sizes of values change all the time, because each size has some free slots of its own.
+    /// Default: 0, a 32nd of the memory and at least 8 pages. About a third of that is available when
+    /// the sizes of values change all the time, because each size has some free slots of its own.
     pub fn lag_operations(mut self, count: usize) -> Self {
         self.lag_operations = count;
         self
@@ -323,7 +323,7 @@ impl Builder {
                 stale: self.stale.0,
                 counts: Counts::default(),
                 drain_rest: 0,
-                weights: self.shard_weight_max.map(Weights::new),
+                weights: self.weight_max.map(|max| Weights::new(max / shards as u64)),
                 evicted: self.listener.is_some().then(Batch::default),
                 reports_removals: self.reports_removals,
             };
@@ -417,6 +417,8 @@ impl Builder {
             None => (SHARDS_CHOSEN_MAX, SHARD_BUDGET_MIN),
             Some(cores) => (cores.saturating_mul(SHARDS_PER_CORE), self.shard_budget_min()),
         };
+        // With weights on any machine the same: an object weighs as much as a shard holds, at most.
+        let wanted = if self.weight_max.is_some() { SHARDS_CHOSEN_MAX } else { wanted };
         let is_shared = self.index_mode == IndexMode::Shared;
         let most = wanted.min(if is_shared { SHARDS_MAX } else { POSITION_SHARDS });
         let of_entries = self.entries_max.map_or(u64::MAX, |count| count / SHARD_ENTRIES_MIN);

@@ -11,9 +11,10 @@
 //! was taken is prefetched, for the next operation on the shard.
 //!
 //! Invariants
-//! 1. An operation that fails has changed no entry and owns no slot, so it can be tried again.
+//! 1. An operation that fails has changed no entry and owns no slot, so it can be tried again. (For
+//!    one with a weight, others may have been evicted.)
 //! 2. No caller's code runs under the lock. It is held for the copy of one value, which is 32 KiB
-//!    long at most.
+//!    long at most, and the evictions for it.
 
 use larder_mem::Shard;
 

@@ -147,18 +147,17 @@ impl Engine<'_> {
             return Ok(false);
         }
         let found = found.map(|found| (found.bucket, found.way));
+        if let Err(stalled) = self.make_lighter(&slot, found, now) {
+            return Err((stalled, slot));
+        }
         let charge = self.main.charge(slot.class());
         let freed = found.map_or(0, |(bucket, way)| self.main.charge_at(bucket, way));
         let evictions = self.evictions_max(charge, freed, found.is_none());
-        let records = 2 * evictions + RECORDS_MAX;
-        if let Err(stalled) = self.main.reserve(records) {
+        if let Err(stalled) = self.main.reserve(2 * evictions + RECORDS_MAX) {
             return Err((stalled, slot));
         }
         if found.is_none() {
             self.state.policy.arriving(placement.fingerprint(hash));
-        }
-        if let Err(stalled) = self.make_lighter(&slot, found, (now, records)) {
-            return Err((stalled, slot));
         }
         self.make_room(charge, freed, found, now);
         match found {

@@ -39,7 +39,8 @@ pub enum Error {
         weight_max: u64,
     },
     /// A reader has not synced for so long that the log, or the memory that it protects, is used
-    /// up. Nothing has changed. Sync, park or drop that reader, then try again.
+    /// up. Nothing has changed, unless objects have weights ([`crate::Builder::weigher`]): then some may
+    /// have left for the new one. Sync, park or drop that reader, then try again.
     Stalled {
         /// The number of the reader that is furthest behind.
         reader: usize,

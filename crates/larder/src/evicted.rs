@@ -46,7 +46,7 @@ const INSERTS_MORE: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The budget, of bytes or of entries, was used up, and the policy chose the entry.
+    /// The budget, of bytes, of entries or of their weight, was used up, and the policy chose the entry.
     Budget,
     /// As `Budget`, but the entry had expired, stale window included. Nothing was lost.
     Expired,

@@ -35,9 +35,12 @@
 //!    (A shared index shows all of it; its readers sync now and then, to release memory.)
 //! 3. The caller's code that runs under the lock of a reader may call the pool again; none runs under
 //!    that of a writer. A read waits 100 us at most for a reader, and not at all within a read. A write
-//!    waits at most [`PATIENCE`] for reads in progress, and not at all within one. So nothing
+//!    waits at most [`PATIENCE`] for reads in progress, which sync when the next one begins, and not at
+//!    all within one. So nothing
 //!    deadlocks. A read that prolongs an entry ends with a write, which needs no memory and so waits
 //!    for no reader.
+
+mod wait;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,6 +58,7 @@ use crate::expiry::{Ends, Stored};
 use crate::reader::Reader;
 use crate::time::Seconds;
 use crate::writer::Writer;
+use wait::{if_free, wait_until};
 
 /// How long a stalled write waits for the reads that stall it. Their threads may have been
 /// preempted.
@@ -63,8 +67,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a read waits for its own reader if all are taken, before it reads from main.
 const READ_PATIENCE: Duration = Duration::from_micros(100);
 
-/// Sleep between two looks at a reader that is in use for long.
-const SLEEP: Duration = Duration::from_micros(50);
+/// How long it waits for one of them at a time. Then it tries again: readers also sync by themselves.
+const PATIENCE_AT_ONCE: Duration = Duration::from_millis(1);
+
+/// Sleep of a write that still waits for one.
+const PAUSE: Duration = Duration::from_micros(100);
 
 /// Reads of a reader of the shared index from one sync to the next.
 const READS_PER_SYNC: u32 = 1024;
@@ -137,32 +144,6 @@ impl Drop for Reading {
 /// True within a read on this thread: waiting for its reader here would never end.
 fn is_reading() -> bool {
     THREAD_STATE.with(|state| state.reads.get() > 0)
-}
-
-/// Looks again and again whether a reader is free: most are in use for less than a microsecond.
-#[allow(clippy::disallowed_methods, reason = "calls of a map wait for readers, and not forever")]
-fn wait_until(
-    reader: &Latch<PooledReader>,
-    deadline: Instant,
-) -> Option<LatchGuard<'_, PooledReader>> {
-    /// Looks, after which the thread sleeps between them: another thread's code runs, or it was preempted.
-    const LOOKS_AWAKE: u32 = 100;
-    let mut looks = 0;
-    loop {
-        if let Some(guard) = reader.try_lock() {
-            return Some(guard);
-        }
-        let now = Instant::now();
-        if now >= deadline {
-            return None;
-        }
-        looks += 1;
-        if looks < LOOKS_AWAKE {
-            std::thread::yield_now();
-        } else {
-            std::thread::sleep(SLEEP.min(deadline - now));
-        }
-    }
 }
 
 /// Evictions that the listener has not heard of, since other threads may wait for the caller. When it is dropped, it
@@ -319,7 +300,7 @@ impl ReaderPool {
     #[allow(clippy::disallowed_methods, reason = "a read waits for a reader, and not for long")]
     fn reader_elsewhere(&self, own: usize) -> Option<LatchGuard<'_, PooledReader>> {
         for pair in (own + 1..self.pairs.len()).chain(0..own) {
-            if let Some(pooled) = self.pairs[pair].0.reader.try_lock() {
+            if let Some(pooled) = if_free(&self.pairs[pair].0.reader) {
                 // Two threads met. This one stays with the pair that is free.
                 THREAD_STATE.with(|state| state.pair.set(pair));
                 return Some(pooled);
@@ -477,7 +458,7 @@ impl ReaderPool {
                 (Error::Stalled { .. }, Some(_)) => {
                     // What blocks may be a reader of the caller's, outside of the pool.
                     std::thread::yield_now();
-                    self.sync_all(deadline)
+                    self.sync_all(Some(Instant::now() + PATIENCE_AT_ONCE)) || Self::may_pause()
                 }
                 // Within a read once: others may wait for it.
                 (Error::Starved, _) if !is_reading() || !is_flushed => {
@@ -495,6 +476,15 @@ impl ReaderPool {
                 Err(next) => error = next,
             }
         }
+    }
+
+    /// Sleeps a moment, unless this thread itself may have the reader that blocks it: then it returns false.
+    fn may_pause() -> bool {
+        let may = !is_reading();
+        if may {
+            std::thread::sleep(PAUSE);
+        }
+        may
     }
 
     /// This thread's writer, or another that is free. Writers are in use for moments only, so
@@ -519,7 +509,7 @@ impl ReaderPool {
         let mut are_all = true;
         for pair in &self.pairs {
             let reader = &pair.0.reader;
-            let mut pooled = match (reader.try_lock(), deadline) {
+            let mut pooled = match (if_free(reader), deadline) {
                 (None, Some(deadline)) => wait_until(reader, deadline),
                 (pooled, _) => pooled,
             };
@@ -572,5 +562,34 @@ mod tests {
         drop(busy);
         thread.join().unwrap();
         assert!(pool.get(b"k", now, |stored| stored.is_some()));
+    }
+
+    /// Reads back to back, each of which is slow, do not stall a write for long: each syncs when it begins, however
+    /// seldom its reader is free.
+    #[test]
+    fn slow_reads_do_not_starve_a_write() {
+        let now = Seconds(1);
+        let builder = Cache::builder().budget(1 << 20).shards(1).readers_max(2);
+        let builder = builder.index_mode(crate::IndexMode::Shared);
+        let pool = ReaderPool::new(builder.build().unwrap());
+        let put = |number: u64| {
+            let value = (&[7; 200][..], Ends::NEVER);
+            pool.put(&(number % 100).to_le_bytes(), value, now)
+        };
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !is_done.load(Ordering::Relaxed) {
+                        pool.read(&0u64.to_le_bytes(), now, |_| {
+                            std::thread::sleep(Duration::from_millis(2));
+                        });
+                    }
+                });
+            }
+            let written = (0..20_000).try_for_each(put);
+            is_done.store(true, Ordering::Relaxed);
+            written.unwrap();
+        });
     }
 }

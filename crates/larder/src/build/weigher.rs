@@ -9,17 +9,13 @@ use crate::error::Error;
 
 type Weigh<V> = dyn Fn(&V) -> u32 + Send + Sync;
 
-/// A weigher of objects of any one type, in a builder.
+/// A weigher of objects of any one type, in a builder: a `Box<Weigh<V>>`.
 #[derive(Clone)]
-pub(super) struct AnyWeigher {
-    weight_max: u64,
-    /// A `Box<Weigh<V>>`.
-    weigh: Arc<dyn Any + Send + Sync>,
-}
+pub(super) struct AnyWeigher(Arc<dyn Any + Send + Sync>);
 
 impl fmt::Debug for AnyWeigher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Weigher").field("weight_max", &self.weight_max).finish_non_exhaustive()
+        f.write_str("Weigher")
     }
 }
 
@@ -49,11 +45,16 @@ impl<V> Weigher<V> {
 
 impl Builder {
     /// Limits what the objects of a [`crate::ObjectMap`] weigh together, in addition to their number. `weigh` returns
-    /// what one weighs: the bytes that it owns, for example. It is called once for each object that is stored,
-    /// under no lock. Each shard has an equal part of `weight_max`, rounded down; an object that weighs more than
-    /// that is refused with [`Error::TooHeavy`]. The limit is never exceeded: what must leave for a new object leaves
-    /// first. State in [`crate::ObjectMap::builder`] about as many objects as weigh `weight_max`: a search for one
-    /// to evict passes over all places that are empty.
+    /// what one weighs, the bytes that it owns for example, whenever one is to be stored; it runs under no lock.
+    /// Objects leave the map before one that has no room beside them enters it. They are dropped right after that, so
+    /// that for a moment more is in memory.
+    ///
+    /// Each shard has an equal part of `weight_max`, rounded down. An object that weighs more than that is refused with
+    /// [`Error::TooHeavy`]. There are up to four shards, on any machine, unless [`Builder::shards`] says otherwise:
+    /// one, if an object may weigh as much as all.
+    ///
+    /// State in [`crate::ObjectMap::builder`] about as many objects as weigh `weight_max`: a search for one to evict
+    /// passes over the places that are empty.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -76,21 +77,23 @@ impl Builder {
         weigh: impl Fn(&V) -> u32 + Send + Sync + 'static,
     ) -> Self {
         let weigh: Box<Weigh<V>> = Box::new(weigh);
-        self.weigher = Some(AnyWeigher { weight_max, weigh: Arc::new(weigh) });
+        self.weigher = Some(AnyWeigher(Arc::new(weigh)));
+        self.weight_max = Some(weight_max);
         self
     }
 
     /// Takes the weigher out. What is built then has entries with weights.
     pub(crate) fn take_weigher<V: 'static>(&mut self) -> Result<Option<Weigher<V>>, Error> {
-        let Some(AnyWeigher { weight_max, weigh }) = self.weigher.take() else { return Ok(None) };
+        let (Some(AnyWeigher(weigh)), Some(weight_max)) = (self.weigher.take(), self.weight_max)
+        else {
+            return Ok(None);
+        };
         let weigh = weigh.downcast();
         let weigh =
             weigh.map_err(|_| Error::Setting("the weigher is for another type of object"))?;
-        let shard_max = weight_max / self.shard_count().max(1) as u64;
-        if shard_max == 0 {
-            return Err(Error::Setting("weight_max must be at least 1, and 1 for each shard"));
+        match weight_max / self.shard_count().max(1) as u64 {
+            0 => Err(Error::Setting("weight_max must be at least 1, and 1 for each shard")),
+            shard_max => Ok(Some(Weigher { shard_max, weigh })),
         }
-        self.shard_weight_max = Some(shard_max);
-        Ok(Some(Weigher { shard_max, weigh }))
     }
 }

@@ -106,7 +106,8 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
     /// The settings of [`ObjectMap::new`]: those of [`Map::builder`], with [`Builder::entries_max`], and a budget
     /// that is enough for as many keys of the type's size or of 32 bytes. For longer ones set [`Builder::budget`]
     /// and [`Builder::entry_bytes_mean`] (a key and 20 bytes): of too long keys the map holds fewer. There are up
-    /// to four shards per core, so that threads seldom wait for each other, each with at least 4,096 entries.
+    /// to four shards per core, so that threads seldom wait for each other, each with at least 4,096 entries; with a
+    /// weigher there are up to four.
     pub fn builder(entries_max: u64) -> Builder {
         let entry_bytes = K::BYTES.unwrap_or(KEY_BYTES) + 20;
         let is_short = entry_bytes <= SHORT_ENTRY_BYTES;
@@ -219,8 +220,8 @@ impl<K: Key + ?Sized, V: Clone + Send + Sync + 'static> ObjectMap<K, V> {
         // The caller's code runs before there is an id that could be lost.
         let ends = ttl.into().ends(&self.map.inner.clock);
         key.with_key(|key| {
-            self.map.inner.flight.supersede(key);
             let put = self.put(key, object)?;
+            self.map.inner.flight.supersede(key);
             put.id.with_value(|id| self.map.inner.store(key, id, ends))?;
             put.stored();
             Ok(())

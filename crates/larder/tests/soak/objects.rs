@@ -81,7 +81,10 @@ fn object_maps() {
             object_step(&reporting, &clock, &mut random);
             object_step(&plain, &clock, &mut random);
             object_step(&weighed, &clock, &mut random);
-            assert!(weighed.stats().is_ok_and(|stats| stats.weight <= 20_000));
+            // Seldom, since it syncs all readers.
+            if random.below(100) == 0 {
+                assert!(weighed.stats().is_ok_and(|stats| stats.weight <= 20_000));
+            }
         }
     });
     for map in [&reporting, &plain, &weighed] {
