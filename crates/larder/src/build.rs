@@ -323,7 +323,7 @@ impl Builder {
                 stale: self.stale.0,
                 counts: Counts::default(),
                 drain_rest: 0,
-                weights: self.weight_max.map(|max| Weights::new(max / shards as u64)),
+                weights: self.shard_weight_max().map(Weights::new),
                 evicted: self.listener.is_some().then(Batch::default),
                 reports_removals: self.reports_removals,
             };
@@ -415,10 +415,12 @@ impl Builder {
         }
         let (wanted, budget_min) = match self.cores {
             None => (SHARDS_CHOSEN_MAX, SHARD_BUDGET_MIN),
-            Some(cores) => (cores.saturating_mul(SHARDS_PER_CORE), self.shard_budget_min()),
+            // The same on any machine: an object weighs as much as a shard holds, at most.
+            Some(_) if self.weight_max.is_some() => (SHARDS_CHOSEN_MAX, self.shard_budget_min(0)),
+            Some(cores) => {
+                (cores.saturating_mul(SHARDS_PER_CORE), self.shard_budget_min(self.readers_max))
+            }
         };
-        // With weights on any machine the same: an object weighs as much as a shard holds, at most.
-        let wanted = if self.weight_max.is_some() { SHARDS_CHOSEN_MAX } else { wanted };
         let is_shared = self.index_mode == IndexMode::Shared;
         let most = wanted.min(if is_shared { SHARDS_MAX } else { POSITION_SHARDS });
         let of_entries = self.entries_max.map_or(u64::MAX, |count| count / SHARD_ENTRIES_MIN);
@@ -428,11 +430,11 @@ impl Builder {
     }
 
     /// What a shard of a cache for many cores needs at least: pages for the longest values, and what each shard pays
-    /// for all of `lag_operations`.
-    fn shard_budget_min(&self) -> u64 {
+    /// for all of `lag_operations`, and for readers that have writers.
+    fn shard_budget_min(&self, readers: usize) -> u64 {
         let page_bytes = self.value_bytes_max.map_or(PAGE_BYTES_UNSTATED, page_bytes_for);
         let page_bytes = page_bytes.max(PAGE_BYTES_MIN_CORES) as u64;
-        let of_readers = self.readers_max as u64 * SHARD_BUDGET_PER_READER;
+        let of_readers = readers as u64 * SHARD_BUDGET_PER_READER;
         (page_bytes * SHARD_BUDGET_PER_PAGE_BYTE).max(of_readers) + self.lag_bytes()
     }
 

@@ -35,8 +35,8 @@
 //!    (A shared index shows all of it; its readers sync now and then, to release memory.)
 //! 3. The caller's code that runs under the lock of a reader may call the pool again; none runs under
 //!    that of a writer. A read waits 100 us at most for a reader, and not at all within a read. A write
-//!    waits at most [`PATIENCE`] for reads in progress, which sync when the next one begins, and not at
-//!    all within one. So nothing
+//!    waits at most [`PATIENCE`] for reads in progress, and not at all within one. (Readers sync by
+//!    themselves before each `read`, and after [`READS_PER_SYNC`] of `get`.) So nothing
 //!    deadlocks. A read that prolongs an entry ends with a write, which needs no memory and so waits
 //!    for no reader.
 
@@ -63,15 +63,14 @@ use wait::{if_free, wait_until};
 /// How long a stalled write waits for the reads that stall it. Their threads may have been
 /// preempted.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// For how long it looks at those in use, awake, before it sleeps and tries again: their threads may
+/// sync by themselves.
+const AWAKE: Duration = Duration::from_micros(100);
+/// And how long it sleeps.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// How long a read waits for its own reader if all are taken, before it reads from main.
 const READ_PATIENCE: Duration = Duration::from_micros(100);
-
-/// How long it waits for one of them at a time. Then it tries again: readers also sync by themselves.
-const PATIENCE_AT_ONCE: Duration = Duration::from_millis(1);
-
-/// Sleep of a write that still waits for one.
-const PAUSE: Duration = Duration::from_micros(100);
 
 /// Reads of a reader of the shared index from one sync to the next.
 const READS_PER_SYNC: u32 = 1024;
@@ -144,6 +143,16 @@ impl Drop for Reading {
 /// True within a read on this thread: waiting for its reader here would never end.
 fn is_reading() -> bool {
     THREAD_STATE.with(|state| state.reads.get() > 0)
+}
+
+/// Sleeps a moment. False within a read, which may be what is waited for.
+#[allow(clippy::disallowed_methods, reason = "a write of a map waits for readers, and not forever")]
+fn pause() -> bool {
+    let may = !is_reading();
+    if may {
+        std::thread::sleep(PAUSE);
+    }
+    may
 }
 
 /// Evictions that the listener has not heard of, since other threads may wait for the caller. When it is dropped, it
@@ -333,7 +342,7 @@ impl ReaderPool {
     }
 
     /// Stores a value under a key. If readers block it, it removes the cause and tries again. On an
-    /// error nothing has changed.
+    /// error nothing has changed, but for what [`Error::Stalled`] says.
     #[inline]
     pub fn put(&self, key: &[u8], value: (&[u8], Ends), now: Seconds) -> Result<(), Error> {
         self.cache.shared().admit_insert()?;
@@ -447,44 +456,39 @@ impl ReaderPool {
         mut error: Error,
         mut run: impl FnMut() -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let (mut deadline, mut is_flushed) = (None, false);
+        let deadline = Instant::now() + PATIENCE;
+        let (mut is_synced, mut is_flushed) = (false, false);
         loop {
-            let goes_on = match (&error, deadline) {
+            // Then this is the last attempt.
+            let is_late = Instant::now() > deadline;
+            let goes_on = match &error {
                 // Most readers are idle, and those in use most likely synced not long ago.
-                (Error::Stalled { .. }, None) => {
+                Error::Stalled { .. } if !is_synced => {
+                    is_synced = true;
                     self.sync_all(None);
                     true
                 }
-                (Error::Stalled { .. }, Some(_)) => {
-                    // What blocks may be a reader of the caller's, outside of the pool.
-                    std::thread::yield_now();
-                    self.sync_all(Some(Instant::now() + PATIENCE_AT_ONCE)) || Self::may_pause()
+                Error::Stalled { .. } => {
+                    let are_all = self.sync_all(Some(Instant::now() + AWAKE));
+                    // What blocks may also be a reader of the caller's, outside of the pool.
+                    pause() || are_all
                 }
                 // Within a read once: others may wait for it.
-                (Error::Starved, _) if !is_reading() || !is_flushed => {
+                Error::Starved if !is_reading() || !is_flushed => {
                     is_flushed = true;
                     self.flush_others()
                 }
                 _ => false,
             };
-            let deadline = *deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
-            if !goes_on || Instant::now() > deadline {
+            if !goes_on {
                 return Err(error);
             }
             match run() {
                 Ok(result) => return Ok(result),
+                Err(next) if is_late => return Err(next),
                 Err(next) => error = next,
             }
         }
-    }
-
-    /// Sleeps a moment, unless this thread itself may have the reader that blocks it: then it returns false.
-    fn may_pause() -> bool {
-        let may = !is_reading();
-        if may {
-            std::thread::sleep(PAUSE);
-        }
-        may
     }
 
     /// This thread's writer, or another that is free. Writers are in use for moments only, so

@@ -50,8 +50,8 @@ impl Builder {
     /// that for a moment more is in memory.
     ///
     /// Each shard has an equal part of `weight_max`, rounded down. An object that weighs more than that is refused with
-    /// [`Error::TooHeavy`]. There are up to four shards, on any machine, unless [`Builder::shards`] says otherwise:
-    /// one, if an object may weigh as much as all.
+    /// [`Error::TooHeavy`]. There are up to four shards, on any machine. If one object may weigh as much as all
+    /// together, set [`Builder::shards`] to 1.
     ///
     /// State in [`crate::ObjectMap::builder`] about as many objects as weigh `weight_max`: a search for one to evict
     /// passes over the places that are empty.
@@ -84,16 +84,39 @@ impl Builder {
 
     /// Takes the weigher out. What is built then has entries with weights.
     pub(crate) fn take_weigher<V: 'static>(&mut self) -> Result<Option<Weigher<V>>, Error> {
-        let (Some(AnyWeigher(weigh)), Some(weight_max)) = (self.weigher.take(), self.weight_max)
-        else {
-            return Ok(None);
-        };
+        let Some(AnyWeigher(weigh)) = self.weigher.take() else { return Ok(None) };
         let weigh = weigh.downcast();
         let weigh =
             weigh.map_err(|_| Error::Setting("the weigher is for another type of object"))?;
-        match weight_max / self.shard_count().max(1) as u64 {
-            0 => Err(Error::Setting("weight_max must be at least 1, and 1 for each shard")),
-            shard_max => Ok(Some(Weigher { shard_max, weigh })),
+        match self.shard_weight_max() {
+            Some(shard_max @ 1..) => Ok(Some(Weigher { shard_max, weigh })),
+            _ => Err(Error::Setting("weight_max must be at least 1, and 1 for each shard")),
+        }
+    }
+
+    /// What the entries of one shard weigh together, at most.
+    pub(super) fn shard_weight_max(&self) -> Option<u64> {
+        Some(self.weight_max? / self.shard_count().max(1) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::map::ObjectMap;
+
+    /// A map with weights has as many shards on any machine, and room for its objects.
+    #[test]
+    fn shards_do_not_follow_the_cores() {
+        for (entries, shards) in [(1000, 1), (10_000, 2), (100_000, 4), (10_000_000, 4)] {
+            for cores in [1, 2, 8, 64] {
+                let builder = ObjectMap::<u64, u32>::builder(entries).for_cores(cores);
+                let builder = builder.readers_max(cores.min(16)).weigher(100, |_: &u32| 1);
+                assert_eq!(builder.shard_count(), shards, "{entries} {cores}");
+                let limits = builder.shape().unwrap().limits;
+                let room =
+                    limits.entries_max.min(limits.charge_max / (40 * larder_mem::CHARGE_UNITS));
+                assert!(room * shards as u64 * 100 >= entries * 97, "{entries} {cores}: {room}");
+            }
         }
     }
 }

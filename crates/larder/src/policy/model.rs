@@ -130,7 +130,7 @@ impl SlowPartitioned {
 
     fn place(&self, key: u64) -> (u64, u64) {
         let lines = u128::from(recycle::ghosts_max(self.entries_max).div_ceil(21));
-        ((u128::from(key) * lines >> 64) as u64, (key & 0x1fff).max(1))
+        (((u128::from(key) * lines) >> 64) as u64, (key & 0x1fff).max(1))
     }
 
     fn count(&self, hot: bool) -> u64 {

@@ -22,7 +22,7 @@
 //!              ref 0, the one of least freq, then the oldest; if there is none, the oldest. If it has ref 0 or
 //!              has expired it is the victim, and stays so while the hand is there and it has ref 0; else
 //!              ref -= 1, it counts as new, and the hand goes on
-//! eviction     the key is remembered, with its freq and its partition, for 0.9 C evictions
+//! eviction     the key is remembered, with its freq and its partition, for 0.9 C evictions, at least 16
 //! aging        every 20 C accesses the epoch moves on, and every freq halves
 //! ```
 //!

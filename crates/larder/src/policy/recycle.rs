@@ -102,6 +102,9 @@ impl Recycle {
     /// The cache now has `capacity` entries, which sets how long words are valid from now on.
     pub fn resize(&mut self, capacity: u64) {
         let before = std::mem::replace(&mut self.ghosts_max, ghosts_max(capacity));
+        if self.ghosts_max == before {
+            return;
+        }
         // What has passed of the time to the next move or sweep is the same part of it. Were it the same number
         // of evictions, a table that shrinks would move many times at once, and dead words would look young.
         self.since = self.since * self.ghosts_max / before;

@@ -7,7 +7,7 @@
 //!              least freq² / (size · age), age in accesses since its last one; the last entry of the
 //!              list takes its place there, and the next 32 begin behind
 //! eviction     the key is remembered, with its freq, for 0.9 times as many evictions as there are entries,
-//!              or as a part of those that there can be, if that is more
+//!              or as a part of those that there can be, if that is more; at least 16
 //! ```
 //!
 //! GDSF (Cherkasova, HP Labs 1998) evicts the least freq / size, plus the worth of what was evicted
@@ -34,8 +34,8 @@ const FREQ_MAX: u8 = 15;
 /// The most that is remembered of an evicted key.
 const GHOST_FREQ_MAX: u8 = 7;
 
-/// The number of keys that are remembered shrinks by this part for each eviction, at most: the ages of
-/// those that are too many are told apart only for so long.
+/// The number of keys that are remembered shrinks by this part for each eviction, at most: where one
+/// long object takes the room of many, they soon come back.
 const SHRINK_SHARE: u64 = 64;
 
 /// Keys of this part of all possible entries are remembered at least. Fewer would be swept from all of
