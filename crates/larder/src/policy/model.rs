@@ -400,8 +400,8 @@ impl Replacement for SlowPartitioned {
     ) -> Option<EntryNumber> {
         let len = self.len().max(1);
         if len.abs_diff(self.capacity) > self.capacity / 64 {
-            let kept = [len, self.capacity].map(recycle::ghosts_max);
-            (self.departures, self.capacity) = (self.departures * kept[0] / kept[1], len);
+            self.departures = self.departures.min(recycle::ghosts_max(len) - 1);
+            self.capacity = len;
         }
         let hot_target = self.capacity - (self.capacity / 10).max(1);
         loop {

@@ -99,16 +99,13 @@ impl Recycle {
         Self::lines(entries_max) * size_of::<Line>()
     }
 
-    /// The cache now has `capacity` entries, which sets how long words are valid from now on.
+    /// The cache now has `capacity` entries, which sets how long words are valid from now on. If those are much fewer,
+    /// the stamp moves once for what has passed, not as often as it would have: dead words would come to look young
+    /// before they are swept. The lines are swept as if it had been so few all the time, but once at most.
     pub fn resize(&mut self, capacity: u64) {
-        let before = std::mem::replace(&mut self.ghosts_max, ghosts_max(capacity));
-        if self.ghosts_max == before {
-            return;
-        }
-        // What has passed of the time to the next move or sweep is the same part of it. Were it the same number
-        // of evictions, a table that shrinks would move many times at once, and dead words would look young.
-        self.since = self.since * self.ghosts_max / before;
-        self.unswept = (self.unswept * self.ghosts_max).div_ceil(before);
+        self.ghosts_max = ghosts_max(capacity);
+        self.since = self.since.min(self.ghosts_max - 1);
+        self.unswept = self.unswept.min(self.ghosts_max * self.lines.len() as u64);
     }
 
     /// The line of a key, and its tag, never 0, above the bits of freq.
