@@ -1,7 +1,7 @@
 //! A lock that is almost never contended, and is given back by a plain store.
 //!
 //! A lock that puts its waiters to sleep must ask for them when it is given back, which costs a second atomic
-//! exchange. Of a lookup in a table within the CPU's cache, that is a seventh. Whoever finds a latch taken tries
+//! exchange. Of a lookup in a table within the CPU's cache, that is a seventh. A thread that finds a latch taken tries
 //! something else, or looks again later.
 //!
 //! Invariants

@@ -46,8 +46,8 @@ impl<V> Weigher<V> {
 impl Builder {
     /// Limits what the objects of a [`crate::ObjectMap`] weigh together, in addition to their number. `weigh` returns
     /// what one weighs, the bytes that it owns for example, whenever one is to be stored; it runs under no lock.
-    /// Objects leave the map before one that has no room beside them enters it. They are dropped right after that, so
-    /// that for a moment more is in memory.
+    /// Objects leave the map before one enters that needs their room. They are dropped right after that, so that for a
+    /// moment more is in memory.
     ///
     /// Each shard has an equal part of `weight_max`, rounded down. An object that weighs more than that is refused with
     /// [`Error::TooHeavy`]. There are up to four shards, on any machine. If one object may weigh as much as all
