@@ -105,6 +105,8 @@ impl Engine<'_> {
 
 #[cfg(test)]
 mod tests {
+    use larder_testkit::random::Random;
+
     use super::*;
     use crate::build::Builder;
     use crate::cache::Cache;
@@ -158,10 +160,9 @@ mod tests {
         let mut builder = Builder::default().budget(1 << 20).shards(1).weigher(100, |_: &u32| 0);
         builder.take_weigher::<u32>().unwrap();
         let cache = builder.build().unwrap();
-        let mut random = 1u64;
+        let mut random = Random(1);
         for step in 0..3000 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let (number, weight) = ((random >> 33) % 50, (random >> 50) as u32 % 101);
+            let (number, weight) = (random.below(50), random.below(101) as u32);
             if step % 7 == 0 {
                 let key = number.to_le_bytes();
                 cache.remove(&key, When::Always, NOW, &mut Batch::default()).unwrap();

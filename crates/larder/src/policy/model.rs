@@ -129,7 +129,7 @@ impl SlowPartitioned {
     }
 
     fn place(&self, key: u64) -> (u64, u64) {
-        let lines = u128::from(recycle::ghosts_max(self.entries_max).div_ceil(21));
+        let lines = u128::from((self.entries_max * 9 / 10).max(16).div_ceil(21));
         (((u128::from(key) * lines) >> 64) as u64, (key & 0x1fff).max(1))
     }
 
@@ -209,7 +209,7 @@ impl SlowPartitioned {
     }
 
     fn depart(&mut self, entry: EntryNumber, entries: &impl Entries) -> Option<EntryNumber> {
-        let kept = recycle::ghosts_max(self.capacity);
+        let kept = (self.capacity * 9 / 10).max(16);
         self.departures += 16;
         self.stamp += self.departures / kept;
         self.departures %= kept;
@@ -400,7 +400,7 @@ impl Replacement for SlowPartitioned {
     ) -> Option<EntryNumber> {
         let len = self.len().max(1);
         if len.abs_diff(self.capacity) > self.capacity / 64 {
-            self.departures = self.departures.min(recycle::ghosts_max(len) - 1);
+            self.departures = self.departures.min((len * 9 / 10).max(16) - 1);
             self.capacity = len;
         }
         let hot_target = self.capacity - (self.capacity / 10).max(1);

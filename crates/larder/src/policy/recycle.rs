@@ -67,7 +67,7 @@ pub(super) struct Recycle {
 }
 
 /// Fingerprints for a capacity of `capacity` entries: the evictions for which a key is remembered.
-pub(super) fn ghosts_max(capacity: u64) -> u64 {
+fn ghosts_max(capacity: u64) -> u64 {
     (capacity * 9 / 10).max(GHOSTS_MIN)
 }
 
@@ -201,6 +201,7 @@ impl Recycle {
 
 #[cfg(test)]
 mod tests {
+    use larder_testkit::random::Random;
     use proptest::prelude::*;
 
     use super::super::unmapped;
@@ -214,12 +215,11 @@ mod tests {
             changes in prop::collection::vec((0u64..=1000, 1u64..40), 1..60),
         ) {
             let mut recycle = Recycle::new(&unmapped().unwrap(), entries_max).unwrap();
-            let mut key = 1u64;
+            let mut random = Random(1);
             for (share, pushes) in changes {
                 recycle.resize((entries_max * share / 1000).max(1));
                 for _ in 0..pushes {
-                    key = key.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    recycle.push(key, Ghost { temporary: true, freq: 1, epoch: 0 });
+                    recycle.push(random.next(), Ghost { temporary: true, freq: 1, epoch: 0 });
                     prop_assert_eq!(recycle.validate(), Ok(()));
                 }
             }

@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use larder_mem::{Latch, LatchGuard};
 
-/// A reader, if it is free. Looks before it asks, since to ask takes the line from the thread that has it.
+/// A latch's value, if it is free. Looks before it asks, since to ask takes the line from the thread that has it.
 pub(super) fn if_free<T>(latch: &Latch<T>) -> Option<LatchGuard<'_, T>> {
     if latch.is_locked() { None } else { latch.try_lock() }
 }
 
-/// Looks again and again whether a reader is free: most are in use for less than a microsecond.
+/// Looks again and again whether a latch is free, until `deadline`.
 #[allow(clippy::disallowed_methods, reason = "calls of a map wait for readers, and not forever")]
 pub(super) fn wait_until<T>(latch: &Latch<T>, deadline: Instant) -> Option<LatchGuard<'_, T>> {
     loop {
