@@ -35,6 +35,29 @@ fn wrong_flags_are_refused() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("no contestant is called 'nobody'"));
 }
 
+/// Contestants that are named run next to larder, the others do not; one wrong name among them is refused.
+#[test]
+fn named_contestants_run() {
+    let run = |only: &str| {
+        let arguments = ["--only", only, "--tiny", "--works", "get miss", "--threads", "1"];
+        Command::new(env!("CARGO_BIN_EXE_larder-peers"))
+            .args(arguments)
+            .output()
+            .expect("the program of this workspace starts")
+    };
+    let output = run("larder, Map;dashmap");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("rows are text");
+    let names: Vec<String> = text
+        .lines()
+        .map(|line| Row::from_json(line).and_then(|row| row.peer).expect(line).name)
+        .collect();
+    assert_eq!(names, ["larder, Map", "dashmap"]);
+    let output = run("dashmap;nobody");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no contestant is called 'nobody'"));
+}
+
 /// The programs that measure something else than caches run tiny too.
 #[test]
 fn the_other_programs_run() {

@@ -1,12 +1,12 @@
 //! `larder-peers`: larder compared with other caches, one line of JSON a comparison.
 //!
 //! ```text
-//! larder-peers [--entries N] [--operations N] [--rounds N] [--threads 1,2] [--only NAME] [--works TEXT] [--tiny]
+//! larder-peers [--entries N] [--operations N] [--rounds N] [--threads 1,2] [--only NAMES] [--works TEXT] [--tiny]
 //! ```
 //!
-//! `--only` runs one peer alone, `--works` the works whose names contain the text. `--tiny`
-//! takes seconds: it proves that every contestant does every work and gives right answers, and its figures
-//! mean nothing.
+//! `--only` runs larder and the named contestants, with `;` between their names (`"larder, Map;moka"`), `--works` the
+//! works whose names contain the text. `--tiny` takes seconds: it proves that every contestant does every work and
+//! gives right answers, and its figures mean nothing.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -55,10 +55,12 @@ fn run() -> Result<(), String> {
     entrants.extend(peers::entrants());
     let larder = entrants[0].name;
     if let Some(only) = only {
-        entrants.retain(|entrant| entrant.name == larder || entrant.name == only);
-        if entrants.len() < 2 && only != larder {
-            return Err(format!("no contestant is called '{only}'"));
+        let names: Vec<&str> = only.split(';').map(str::trim).collect();
+        let is_known = |name: &&str| entrants.iter().any(|entrant| entrant.name == *name);
+        if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
+            return Err(format!("no contestant is called '{unknown}'"));
         }
+        entrants.retain(|entrant| entrant.name == larder || names.contains(&entrant.name));
     }
     let plan = Plan {
         entries,
