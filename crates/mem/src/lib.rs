@@ -112,7 +112,7 @@ pub use lease::Lease;
 pub use log::{LogPosition, RECORD_BYTES};
 pub use pages::{ClassUse, PageUse};
 pub use reader::{CopyView, MainView, Parked, Reader, View};
-pub use region::{Memory, Region, Zeroed};
+pub use region::{Memory, Region, Zeroed, zeroed};
 pub use shard::{Guard, Main, ReaderLag, Shard, ToMove};
 pub use signals::without_signals;
 #[cfg(loom)]

@@ -34,6 +34,15 @@ unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {}
 // SAFETY: an integer of the same layout, zero when zeroed, and no drop.
 #[cfg(not(loom))]
 unsafe impl Zeroed for crate::sync::AtomicU32 {}
+// SAFETY: as above.
+unsafe impl Zeroed for std::sync::atomic::AtomicU64 {}
+
+/// Zeroed values on the heap: those of a large slice are committed when they are first accessed, in every build. (A
+/// zeroed vector whose values are converted one by one is written whole where the compiler doesn't see through it.)
+pub fn zeroed<T: Zeroed>(len: usize) -> Box<[T]> {
+    // SAFETY: all-zero bytes are a valid `T`, by `Zeroed`.
+    unsafe { Box::new_zeroed_slice(len).assume_init() }
+}
 
 /// One mapping for many regions. A shard has many tables and some are small. With a mapping each
 /// they would be in small pages, partly or wholly, and their translations would not fit the TLB.
@@ -238,6 +247,7 @@ mod tests {
         for len in [0usize, 1, 1000, (5 << 20) / 8 + 3] {
             let mut region = Region::<u64>::new(len).unwrap();
             assert!(region.iter().all(|&value| value == 0));
+            assert!(zeroed::<u64>(len).iter().eq(region.iter()));
             if let Some(last) = region.last_mut() {
                 *last = 7;
             }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use larder_mem::prefetch_read;
+use larder_mem::{prefetch_read, zeroed};
 
 use super::lives::birth_of;
 
@@ -199,9 +199,7 @@ impl Sieve {
     /// A sieve for about `count` hashes; rounded up to a power of two, at least 64.
     pub fn new(count: usize) -> Sieve {
         let words = count.next_power_of_two().div_ceil(64);
-        // From a zeroed vector, so that the kernel gives the pages when they are first written.
-        let words: Vec<_> = vec![0; words].into_iter().map(AtomicU64::new).collect();
-        Sieve { words: words.into() }
+        Sieve { words: zeroed(words) }
     }
 
     /// The word of a hash and its bit there: the low bits choose both, as in [`Marks`].
@@ -250,8 +248,7 @@ impl Marks {
     /// Marks for about `count` hashes, at least 64.
     pub fn new(count: usize) -> Marks {
         let count = count.next_power_of_two().max(64);
-        let slots: Vec<_> = vec![0; count].into_iter().map(AtomicU64::new).collect();
-        Marks { slots: slots.into(), used: Sieve::new(count) }
+        Marks { slots: zeroed(count), used: Sieve::new(count) }
     }
 
     #[inline]
