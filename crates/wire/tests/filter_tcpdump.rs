@@ -216,7 +216,7 @@ fn filters_take_what_tcpdump_takes() {
     if !has_tcpdump("filters_take_what_tcpdump_takes") {
         return;
     }
-    for (link, _, selective_min) in LINKS {
+    each_link(|link, selective_min| {
         let frames = frames(link);
         let selective = compare("whole", link, &frames, &by_hand(), &[]);
         assert!(selective >= selective_min, "only {selective} filters took some and left some");
@@ -224,7 +224,17 @@ fn filters_take_what_tcpdump_takes() {
         let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
         let selective = compare("generated", link, &frames, &filters, &["-O"]);
         assert!(selective >= selective_min, "only {selective} filters took some and left some");
-    }
+    });
+}
+
+/// Tests each link type in a thread of its own: most of the time goes by in starts of tcpdump.
+fn each_link(test: impl Fn(LinkType, usize) + Sync) {
+    std::thread::scope(|scope| {
+        for (link, _, selective_min) in LINKS {
+            let test = &test;
+            scope.spawn(move || test(link, selective_min));
+        }
+    });
 }
 
 /// Truncated and damaged frames: loads fail in the same places. tcpdump's optimizer may drop a
@@ -234,9 +244,8 @@ fn filters_fail_where_tcpdump_fails() {
     if !has_tcpdump("filters_fail_where_tcpdump_fails") {
         return;
     }
-    let mut random = Random(77);
-    for (link, ..) in LINKS {
-        let mut frames = damaged(&frames(link), &mut random);
+    each_link(|link, _| {
+        let mut frames = damaged(&frames(link), &mut Random(77));
         // tcpdump does not support these address families of other systems.
         frames.retain(|frame| {
             link != LinkType::Loopback || !matches!(frame.bytes.first(), Some(10 | 23))
@@ -245,7 +254,7 @@ fn filters_fail_where_tcpdump_fails() {
         let filters: Vec<&str> =
             by_hand().into_iter().chain(more.iter().map(String::as_str)).collect();
         assert!(compare("damaged", link, &frames, &filters, &["-O"]) >= 100);
-    }
+    });
 }
 
 /// Live captures, for which the kernel removes the outer VLAN tag. larder's program decides as the

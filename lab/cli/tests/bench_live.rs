@@ -4,14 +4,20 @@ mod common;
 
 use common::{Scratch, is_refused};
 
-/// Every stage is measured for every size, with one ring and with two, and every frame is accounted for, as the run
-/// itself checks.
+/// Every stage is measured for every size, with one ring, with two and with a small one, and every frame is accounted
+/// for, as the run itself checks.
 #[test]
 fn stages_are_measured() {
     if !common::has_larder("stages_are_measured") {
         return;
     }
-    for more in ["", "--rings 2", "--ring 256KiB --rate 50000"] {
+    let (both, small, large) = (&[60, 1500][..], &[60][..], &[1500][..]);
+    let runs = [
+        ("", both),
+        ("--rings 2 --sizes 60", small),
+        ("--ring 256KiB --rate 50000 --sizes 1500", large),
+    ];
+    for (more, sizes) in runs {
         let line = format!("bench live --rounds 1 --measured-ms 50 --format json {more}");
         let run = Scratch::new().run(&line);
         if is_refused("stages_are_measured", &run) {
@@ -25,7 +31,8 @@ fn stages_are_measured() {
             .map(|row| (row["size"].as_u64().unwrap_or(0), row["stage"].as_str().unwrap_or("")))
             .collect();
         let stages = ["walk", "source", "decode", "annotate", "store", "page"];
-        let expected = [60, 1500].map(|size| stages.map(|stage| (size, stage))).concat();
+        let of_size = |&size: &u64| stages.map(|stage| (size, stage));
+        let expected: Vec<(u64, &str)> = sizes.iter().flat_map(of_size).collect();
         assert_eq!(found, expected);
         for row in &rows {
             let number = |name: &str| row[name].as_u64().expect("a number");

@@ -66,7 +66,7 @@ impl Answer {
     /// The complete body.
     fn all(mut self) -> Vec<u8> {
         if self.in_chunks {
-            return std::iter::from_fn(|| self.chunk()).flatten().collect();
+            return std::iter::from_fn(|| self.chunk()).collect::<Vec<_>>().concat();
         }
         let mut payload = vec![0; self.length()];
         self.body.read_exact(&mut payload).expect("its octets");

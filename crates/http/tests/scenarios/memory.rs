@@ -33,7 +33,7 @@ fn serve(world: &World) {
             _ => {
                 let head =
                     format!("HTTP/1.1 200 OK\r\n{KEPT}\r\nTransfer-Encoding: chunked\r\n\r\n");
-                let chunks: Vec<u8> = body.chunks(50_000).flat_map(chunk).collect();
+                let chunks = body.chunks(50_000).map(chunk).collect::<Vec<_>>().concat();
                 [head.into_bytes(), chunks, b"0\r\n\r\n".to_vec()].concat()
             }
         }

@@ -18,13 +18,14 @@ pub struct Packet {
     pub number: u64,
     pub ts_ns: i64,
     pub key: Option<FlowKey>,
+    /// Its flow, by its place in [`World::flows`].
+    flow: Option<usize>,
     /// Addresses in it that are no end of a flow.
     pub others: Vec<[u8; 4]>,
     pub frame: Vec<u8>,
 }
 
 pub struct Flow {
-    run: u64,
     key: FlowKey,
     first: u64,
     end: Option<u64>,
@@ -205,15 +206,13 @@ impl World {
         self.ts_ns += self.step_ns;
         made.packet(0, self.ts_ns, &frame);
         let key = (kind < 13).then(|| key(&frame));
-        if let Some(key) = key {
-            self.flow(kind, key, number, made);
-        }
+        let flow = key.map(|key| self.flow(kind, key, number, made));
         let (run, ts_ns) = (self.run, self.ts_ns);
-        self.packets.push(Packet { run, number, ts_ns, key, others, frame });
+        self.packets.push(Packet { run, number, ts_ns, key, flow, others, frame });
     }
 
-    /// Flows begin, end, and are named, now or later.
-    fn flow(&mut self, kind: usize, key: FlowKey, number: u64, made: &mut Made) {
+    /// Flows begin, end, and are named, now or later. Returns that of the packet.
+    fn flow(&mut self, kind: usize, key: FlowKey, number: u64, made: &mut Made) -> usize {
         if let Some(flow) = self.live[kind]
             && self.chance.one_in(20)
         {
@@ -232,7 +231,6 @@ impl World {
         }
         let flow = *self.live[kind].get_or_insert_with(|| {
             self.flows.push(Flow {
-                run: self.run,
                 key,
                 first: number,
                 end: None,
@@ -253,6 +251,7 @@ impl World {
             }
             made.events.push(self.event(flow, vec![name]));
         }
+        flow
     }
 
     fn event(&self, flow: usize, names: Vec<(NameRole, Name)>) -> FlowEvent {
@@ -447,7 +446,7 @@ impl World {
                         None => name == word,
                     }
                 };
-                self.flows_of(packet).any(|flow| {
+                self.flow_of(packet).is_some_and(|flow| {
                     flow.names.iter().any(|(role, name)| {
                         let is_wanted = match role {
                             NameRole::Candidate => options.candidates,
@@ -461,18 +460,13 @@ impl World {
         }
     }
 
-    /// The flows that a packet belongs to: one, or none.
-    fn flows_of<'a>(&'a self, packet: &'a Packet) -> impl Iterator<Item = &'a Flow> {
-        self.flows.iter().filter(|flow| {
-            flow.run == packet.run
-                && packet.key == Some(flow.key)
-                && flow.first <= packet.number
-                && flow.end.is_none_or(|end| packet.number < end)
-        })
+    /// The flow that a packet belongs to.
+    fn flow_of(&self, packet: &Packet) -> Option<&Flow> {
+        packet.flow.map(|flow| &self.flows[flow])
     }
 
     fn has_choice(&self, packet: &Packet, is_it: &dyn Fn(&Choice) -> bool) -> bool {
-        self.flows_of(packet).any(|flow| flow.choices.iter().flatten().any(is_it))
+        self.flow_of(packet).is_some_and(|flow| flow.choices.iter().flatten().any(is_it))
     }
 
     /// Random options.
