@@ -9,6 +9,7 @@
 //   - OnRemove hears of an expired entry when its memory is needed, since nothing cleans. It hears of what Reset removes.
 //   - Two keys never collide: Stats.Collisions is 0.
 //   - Capacity is what the cache may take, and not what it has taken.
+//   - After Close, calls fail with larder.ErrClosed. Append counts neither as a hit nor as a miss.
 //   - KeyMetadata and OnRemoveWithMetadata are missing: larder does not count reads by key.
 package bigcache
 
