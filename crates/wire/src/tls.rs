@@ -57,7 +57,7 @@ pub enum Hello<'a> {
 pub struct ClientHello<'a> {
     /// The first host_name of server_name, as received: any bytes, any case, never empty.
     pub server_name: Option<Cow<'a, [u8]>>,
-    /// The protocol that the client likes best (`h2`, `http/1.1`, `dot`, ...).
+    /// The protocol that the client likes best (`h2`, `http/1.1`, `dot`, ...), never empty.
     pub alpn_first: Option<Cow<'a, [u8]>>,
     /// An encrypted hello is inside, or bytes that look like one: browsers send some to every
     /// server (GREASE). If it is real, `server_name` is the name of the client-facing server.
@@ -371,12 +371,16 @@ fn server_name(data: &[u8]) -> Result<Option<&[u8]>, Flaw> {
     Ok(found)
 }
 
-/// The first protocol of a ProtocolNameList.
+/// The first protocol of a ProtocolNameList. Neither the list nor its protocols may be empty
+/// (RFC 7301, section 3.1).
 fn alpn_first(data: &[u8]) -> Result<&[u8], Flaw> {
     let mut outer = Fields(data);
     let mut list = Fields(outer.vector16()?);
     if !outer.0.is_empty() {
         return Err(Flaw::Contradicts);
     }
-    list.vector8()
+    match list.vector8()? {
+        [] => Err(Flaw::Contradicts),
+        first => Ok(first),
+    }
 }

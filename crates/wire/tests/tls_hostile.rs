@@ -154,7 +154,7 @@ proptest! {
             if let Hello::Found(hello) = answer {
                 let sent = fragments(bytes);
                 for part in [hello.server_name, hello.alpn_first].into_iter().flatten() {
-                    prop_assert!(is_inside(&part, &sent));
+                    prop_assert!(!part.is_empty() && is_inside(&part, &sent));
                 }
             }
         }

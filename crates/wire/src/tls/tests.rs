@@ -108,7 +108,7 @@ fn server_names() {
     }
 }
 
-/// Lengths that contradict each other, and two names that do, name nothing.
+/// Lengths that contradict each other, two names that do, and empty protocols name nothing.
 #[test]
 fn contradictions() {
     let mut long_list = sni(&[(0, b"a.example")]);
@@ -145,6 +145,9 @@ fn contradictions() {
         message(&[long_name]),
         message(&[sni(&[(0, b"a.example")]), sni(&[(0, b"b.example")])]),
         message(&[extension(EXTENSION_ALPN, &[])]),
+        message(&[extension(EXTENSION_ALPN, b"\0\0")]),
+        message(&[extension(EXTENSION_ALPN, b"\0\x01\0")]),
+        message(&[extension(EXTENSION_ALPN, b"\0\x04\0\x02h2")]),
         odd_suites,
         trailing,
         vec![1, 0, 0x40, 0, 3, 3],
