@@ -5,11 +5,17 @@
 //   - Memory has a limit: see [Config]. Which entries are evicted at it, larder's policy decides, not their age.
 //   - An entry may have up to almost 32 KiB with the part of its key beyond 254 bytes, less in a cache below 12 MiB,
 //     instead of its shard's size. ErrEntryTooLarge says that it has more.
-//   - An expired entry is not returned, whether or not it was cleaned. So EntryStatus of a [Response] is always 0.
-//   - OnRemove hears of an expired entry when its memory is needed, since nothing cleans. It hears of what Reset removes.
+//   - An expired entry is not returned, whether or not it was cleaned: Append begins anew, Delete does not find it, and
+//     EntryStatus of a [Response] is always 0. Nothing cleans, so Len counts it until its memory is needed.
+//   - OnRemove hears of an expired entry when its memory is needed, and not at all if Set or Append replaces it before.
+//     It hears of what Reset removes, as Deleted. It runs without a lock, in several goroutines at once where several
+//     write, and another goroutine may have stored the key again by then.
+//   - A write may fail with larder.ErrBusy while many reads hold memory, or in OnRemove when that writes without end.
 //   - Two keys never collide: Stats.Collisions is 0.
 //   - Capacity is what the cache may take, and not what it has taken.
-//   - After Close, calls fail with larder.ErrClosed. Append counts neither as a hit nor as a miss.
+//   - Entries of one GetMulti share memory: keeping one of them keeps all.
+//   - After Close, calls fail with larder.ErrClosed; an iterator from before goes on. Append counts neither as a hit nor as
+//     a miss.
 //   - KeyMetadata and OnRemoveWithMetadata are missing: larder does not count reads by key.
 package bigcache
 
@@ -127,12 +133,18 @@ func (cache *BigCache) GetMulti(keys []string) ([][]byte, error) {
 	return cache.cache.GetMulti(raw)
 }
 
-// Set stores an entry for the LifeWindow.
+// Set stores an entry for the LifeWindow. If it fails, the entry that was there is removed: it is out of date.
 func (cache *BigCache) Set(key string, entry []byte) error {
-	return errorOf(cache.cache.Set([]byte(key), entry, cache.ttl))
+	err := cache.cache.Set([]byte(key), entry, cache.ttl)
+	if err != nil {
+		// Of two errors the first says more.
+		_ = cache.cache.Delete([]byte(key))
+	}
+	return errorOf(err)
 }
 
-// Append appends to the entry of a key, or stores one, for the LifeWindow from now. No other write comes between.
+// Append appends to the entry of a key, or stores one, for the LifeWindow from now. No other write comes between. If it
+// fails, the entry stays as it was.
 func (cache *BigCache) Append(key string, entry []byte) error {
 	_, err := cache.cache.Compute([]byte(key), func(there []byte, _ bool) larder.Change {
 		return larder.Insert(append(there, entry...), cache.ttl)

@@ -29,13 +29,18 @@ func made(t *testing.T, config Config) *BigCache {
 
 func TestConfigsAreChecked(t *testing.T) {
 	for text, config := range map[string]Config{
-		"Shards number must be power of two": {Shards: 0},
+		"Shards number must be power of two": {Shards: -8},
 		"MaxEntrySize must be >= 0":          {Shards: 1, MaxEntrySize: -1},
 		"MaxEntriesInWindow must be >= 0":    {Shards: 1, MaxEntriesInWindow: math.MinInt},
 		"HardMaxCacheSize must be >= 0":      {Shards: 1, HardMaxCacheSize: -1},
 	} {
 		if cache, err := NewBigCache(config); cache != nil || err == nil || err.Error() != text {
 			t.Error(text, cache, err)
+		}
+	}
+	for _, shards := range []int{0, 3, math.MinInt} {
+		if cache, err := NewBigCache(Config{Shards: shards}); cache != nil || err == nil {
+			t.Error(shards, cache, err)
 		}
 	}
 	// More than there can be is an error, not a panic.
@@ -92,6 +97,13 @@ func TestEntries(t *testing.T) {
 	large := make([]byte, 32<<10)
 	if err := cache.Set("large", large); err != ErrEntryTooLarge {
 		t.Fatal(err)
+	}
+	// What can't be stored is not a reason to read what was there before.
+	if err := cache.Set("empty", large); err != ErrEntryTooLarge {
+		t.Fatal(err)
+	}
+	if entry, err := cache.Get("empty"); entry != nil || err != ErrEntryNotFound {
+		t.Fatal(entry, err)
 	}
 	// What can't be appended leaves what is there.
 	if err := cache.Append("k", large); err != ErrEntryTooLarge {
@@ -157,12 +169,12 @@ func TestReasons(t *testing.T) {
 		t.Fatal(heard)
 	}
 	heard = nil
-	for number := 0; len(heard) == 0; number++ {
+	for number := 0; len(heard) == 0 && number < 100_000; number++ {
 		if err := cache.Set(fmt.Sprint(number), make([]byte, 1000)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if heard[0].reason != NoSpace || len(heard[0].entry) != 1000 {
+	if heard == nil || heard[0].reason != NoSpace || len(heard[0].entry) != 1000 {
 		t.Fatal(heard[0])
 	}
 	run(Config{OnRemoveWithReason: listener}.OnRemoveFilterSet(NoSpace, Expired))
@@ -171,6 +183,10 @@ func TestReasons(t *testing.T) {
 	}
 	run(Config{OnRemoveWithReason: listener}.OnRemoveFilterSet(NoSpace).OnRemoveFilterSet(Deleted))
 	if len(heard) != 2 {
+		t.Fatal(heard)
+	}
+	run(Config{OnRemoveWithReason: listener}.OnRemoveFilterSet(63))
+	if heard != nil {
 		t.Fatal(heard)
 	}
 	keys := ""
@@ -184,47 +200,90 @@ func TestReasons(t *testing.T) {
 
 func TestExpiredEntriesAreHeard(t *testing.T) {
 	var expired, others int
-	cache := made(t, Config{HardMaxCacheSize: 4, LifeWindow: time.Second, OnRemoveWithReason: func(key string, _ []byte, reason RemoveReason) {
+	listener := func(key string, _ []byte, reason RemoveReason) {
 		if reason == Expired && key[0] == 'a' {
 			expired++
 		} else {
 			others++
 		}
-	}})
-	for number := range 100 {
+	}
+	config := Config{HardMaxCacheSize: 4, LifeWindow: time.Second, OnRemoveWithReason: listener}
+	cache := made(t, config.OnRemoveFilterSet(Expired))
+	for number := range 101 {
 		if err := cache.Set(fmt.Sprint("a", number), make([]byte, 1000)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, err := cache.Get("a0"); err == nil; _, err = cache.Get("a0") {
+	// All expire with the last, or before.
+	for {
+		if _, err := cache.Get("a100"); err == ErrEntryNotFound {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if cache.Len() != 100 || expired+others != 0 {
+	if cache.Len() != 101 || expired+others != 0 {
 		t.Fatal(cache.Len(), expired, others)
+	}
+	// Of no expired entry is anything left for a call, nor is one heard of that is replaced.
+	if err := cache.Delete("a100"); err != ErrEntryNotFound {
+		t.Fatal(err)
+	}
+	if err := cache.Append("a100", []byte("more")); err != nil {
+		t.Fatal(err)
+	}
+	if entry, err := cache.Get("a100"); string(entry) != "more" || err != nil || expired != 0 {
+		t.Fatal(entry, err, expired)
 	}
 	for number := 0; expired < 100 && number < 1_000_000; number++ {
 		if err := cache.Set(fmt.Sprint("b", number), make([]byte, 1000)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if expired != 100 {
+	if expired != 100 || others != 0 {
 		t.Fatal(expired, others)
 	}
 }
 
 func TestLifeWindow(t *testing.T) {
-	for window, expected := range map[time.Duration]time.Duration{
-		-1: 0, 0: 0, time.Second - 1: 0, time.Second: 2 * time.Second, 2500 * time.Millisecond: 3 * time.Second,
+	for _, each := range []struct{ window, clean, expected time.Duration }{
+		{0, 0, 0},
+		{time.Second - 1, -1, 0},
+		{-1, 1, 0},
+		{math.MinInt64, 1, 0},
+		{0, 1, time.Second},
+		{time.Second - 1, 1, time.Second},
+		{time.Second, 0, 2 * time.Second},
+		{2500 * time.Millisecond, 0, 3 * time.Second},
+		{math.MaxInt32 * time.Second, 0, (math.MaxInt32 + 1) * time.Second},
+		{math.MaxInt32*time.Second + 1, 0, 0},
+		{math.MaxInt64, 1, 0},
 	} {
-		if ttl := (Config{LifeWindow: window}).ttl(); ttl != expected {
-			t.Error(window, ttl)
+		config := Config{LifeWindow: each.window, CleanWindow: each.clean}
+		if ttl := config.ttl(); ttl != each.expected {
+			t.Error(each, ttl)
 		}
+	}
+	// The longest is not beyond what larder's seconds can tell.
+	cache := made(t, Config{HardMaxCacheSize: 4, LifeWindow: math.MaxInt32 * time.Second})
+	if err := cache.Set("a", nil); err != nil {
+		t.Fatal(err)
+	}
+	it := cache.Iterator()
+	if !it.SetNext() {
+		t.Fatal("no entry")
+	}
+	info, err := it.Value()
+	if now := uint64(time.Now().Unix()); err != nil || info.Timestamp() > now || info.Timestamp() < now-60 {
+		t.Fatal(info.Timestamp(), err)
 	}
 }
 
 func TestIterator(t *testing.T) {
 	cache := made(t, Config{HardMaxCacheSize: 4, LifeWindow: 10 * time.Second})
-	first := uint64(time.Now().Unix())
+	// larder's clock may be late.
+	first := uint64(time.Now().Unix()) - 1
 	for _, key := range []string{"a", "b"} {
 		if err := cache.Set(key, []byte("v"+key)); err != nil {
 			t.Fatal(err)
@@ -232,8 +291,8 @@ func TestIterator(t *testing.T) {
 	}
 	last := uint64(time.Now().Unix())
 	it := cache.Iterator()
-	if _, err := it.Value(); err != ErrInvalidIteratorState {
-		t.Fatal(err)
+	if info, err := it.Value(); err != ErrInvalidIteratorState || info.Hash() != 0 || info.Key() != "" || info.Timestamp() != 0 {
+		t.Fatal(info, err)
 	}
 	keys := ""
 	for it.SetNext() {
@@ -255,8 +314,8 @@ func TestIterator(t *testing.T) {
 		t.Fatal(err)
 	}
 	it = endless.Iterator()
-	if info, err := it.Value(); it.SetNext() && err == nil {
-		t.Fatal(info, err)
+	if !it.SetNext() {
+		t.Fatal("no entry")
 	}
 	if info, err := it.Value(); err != nil || info.Timestamp() != 0 || info.Hash() != 7 {
 		t.Fatal(info, err)
@@ -295,9 +354,14 @@ func TestCounters(t *testing.T) {
 
 func TestClosed(t *testing.T) {
 	cache := made(t, Config{HardMaxCacheSize: 4})
-	it := cache.Iterator()
-	if err := cache.Close(); err != nil {
+	if err := cache.Set("a", nil); err != nil {
 		t.Fatal(err)
+	}
+	it := cache.Iterator()
+	for range 2 {
+		if err := cache.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	_, missed := cache.Get("a")
 	for _, err := range []error{
@@ -307,8 +371,12 @@ func TestClosed(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if cache.Len() != 0 || cache.Capacity() != 0 || cache.Iterator().SetNext() || it.SetNext() || cache.Stats() != (Stats{}) {
+	if cache.Len() != 0 || cache.Capacity() != 0 || cache.Iterator().SetNext() || cache.Stats() != (Stats{}) {
 		t.Fatal("open")
+	}
+	// A walk that has begun has what it walks over.
+	if !it.SetNext() || it.SetNext() {
+		t.Fatal("not one entry")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"log"
+	"math"
 	"math/bits"
 	"os"
 	"time"
@@ -21,9 +22,9 @@ type Logger interface {
 	Printf(format string, v ...interface{})
 }
 
-// DefaultLogger is a logger to the standard error output.
+// DefaultLogger is a logger to the standard output.
 func DefaultLogger() *log.Logger {
-	return log.New(os.Stderr, "", log.LstdFlags)
+	return log.New(os.Stdout, "", log.LstdFlags)
 }
 
 type defaultHasher struct{}
@@ -37,20 +38,21 @@ func (defaultHasher) Sum64(key string) uint64 {
 	return hash.Sum64()
 }
 
-// Config of a cache. Shards, CleanWindow, StatsEnabled, Verbose and Logger are checked or accepted, and have no effect: larder
-// chooses its own shards, nothing has to be cleaned, and no reads are counted by key.
+// Config of a cache. Shards, StatsEnabled, Verbose and Logger are checked or accepted, and have no effect: larder chooses its
+// own shards, and no reads are counted by key.
 type Config struct {
 	// Shards must be a power of two.
 	Shards int
-	// LifeWindow is how long an entry lives, in whole seconds, and up to one second longer; less than one second: as long as
-	// there is room.
-	LifeWindow  time.Duration
+	// LifeWindow is how long an entry lives, in whole seconds, and up to one second longer. It lives as long as there is room
+	// if this is negative, more than 68 years, or less than one second without a CleanWindow.
+	LifeWindow time.Duration
+	// CleanWindow is used only to tell what a LifeWindow of less than one second means.
 	CleanWindow time.Duration
 	// MaxEntriesInWindow times twice MaxEntrySize is the limit of memory where HardMaxCacheSize is 0, but at least 64 MiB.
 	// The system gives it as the cache fills.
 	MaxEntriesInWindow int
-	// MaxEntrySize is the usual size of an entry with its key. It decides how much of the memory is index. Larger entries fit
-	// too, and much smaller ones leave memory unused.
+	// MaxEntrySize is the usual size of an entry with its key, not a limit. It decides how much of the memory is index. Larger
+	// entries fit too; of much smaller ones there is no index for all, and memory stays unused.
 	MaxEntrySize int
 	StatsEnabled bool
 	Verbose      bool
@@ -66,7 +68,7 @@ type Config struct {
 	Logger             Logger
 
 	// A bit for each reason that OnRemoveWithReason is called for; 0 for all.
-	reasons uint32
+	reasons uint64
 }
 
 // DefaultConfig is what programs begin with: entries live for that long.
@@ -96,14 +98,17 @@ const (
 	budgetBytesMin      = 64 << 20
 	hardBytesMin        = 4 << 20
 	entryBytesMeanFirst = 64
+	// Later expiries would be beyond the 32 bits of larder's seconds.
+	lifeWindowMax = math.MaxInt32 * time.Second
 )
 
-// ttl of entries: time passes in whole seconds, and an entry lives for all of its LifeWindow.
+// ttl of entries, 0 for as long as there is room. Time passes in whole seconds, and an entry lives for all of its LifeWindow.
 func (config Config) ttl() time.Duration {
-	if config.LifeWindow < time.Second {
+	window := config.LifeWindow
+	if window < 0 || window > lifeWindowMax || window < time.Second && config.CleanWindow <= 0 {
 		return 0
 	}
-	return config.LifeWindow.Truncate(time.Second) + time.Second
+	return window.Truncate(time.Second) + time.Second
 }
 
 // settings for larder, or what is wrong, with the texts that programs know.

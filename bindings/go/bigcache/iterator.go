@@ -29,10 +29,16 @@ func (info EntryInfo) Key() string { return string(info.entry.Key) }
 // Value of the entry.
 func (info EntryInfo) Value() []byte { return info.entry.Value }
 
-// Hash of the key by the Hasher of the Config.
-func (info EntryInfo) Hash() uint64 { return info.hasher.Sum64(info.Key()) }
+// Hash of the key by the Hasher of the Config; 0 of no entry.
+func (info EntryInfo) Hash() uint64 {
+	if info.hasher == nil {
+		return 0
+	}
+	return info.hasher.Sum64(info.Key())
+}
 
-// Timestamp is the second since 1970 in which the entry was stored, or 0 if it lives as long as there is room.
+// Timestamp is the second since 1970 in which the entry was stored, or 0 if it lives as long as there is room. larder's clock
+// may be a quarter of a second late.
 func (info EntryInfo) Timestamp() uint64 {
 	if info.ttl == 0 {
 		return 0
