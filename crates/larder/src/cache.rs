@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::engine::Engine;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::evicted::Batch;
@@ -89,22 +90,49 @@ impl Cache {
         Ok(position)
     }
 
-    /// Looks a key up in main, under its lock, without a reader. `read` runs under that lock and
-    /// should only copy.
+    /// Finds a key in main, under its lock, without a reader. `read` runs under that lock and should only copy.
     pub(crate) fn read_at_main<R>(
         &self,
         key: &[u8],
         now: Seconds,
         read: impl FnOnce(Entry<'_>) -> R,
     ) -> Result<Option<R>, Error> {
+        self.at_main(key, |engine, hash| {
+            let slot = engine.slot(hash, key)?;
+            (!is_expired(slot.expires(), now)).then(|| read(Entry { slot }))
+        })
+    }
+
+    /// As [`Cache::read_at_main`], and counts as a lookup.
+    pub(crate) fn look_up_at_main<R>(
+        &self,
+        key: &[u8],
+        now: Seconds,
+        read: impl FnOnce(Entry<'_>) -> R,
+    ) -> Result<Option<R>, Error> {
+        self.at_main(key, |engine, hash| {
+            let slot = engine.slot(hash, key);
+            let is_there = slot.is_some();
+            let live = slot.filter(|slot| !is_expired(slot.expires(), now));
+            let found = live.map(|slot| read(Entry { slot }));
+            let lookups = &mut engine.state.counts.lookups;
+            lookups.hits += u64::from(found.is_some());
+            lookups.misses += u64::from(found.is_none());
+            lookups.expired_misses += u64::from(is_there && found.is_none());
+            found
+        })
+    }
+
+    fn at_main<R>(
+        &self,
+        key: &[u8],
+        act: impl FnOnce(&mut Engine<'_>, KeyHash) -> R,
+    ) -> Result<R, Error> {
         let shared = &*self.shared;
         let hash = shared.hasher.hash(key);
         let shard = &shared.shards[shared.placement.shard(hash)];
         let mut guard = shard.lock()?;
-        Ok(with_engine(shard, &mut guard, |engine| {
-            let slot = engine.slot(hash, key)?;
-            (!is_expired(slot.expires(), now)).then(|| read(Entry { slot }))
-        }))
+        Ok(with_engine(shard, &mut guard, |engine| act(engine, hash)))
     }
 
     /// The cache's figures. Takes each shard's lock for a moment.

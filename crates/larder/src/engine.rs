@@ -22,6 +22,7 @@ use crate::feedback::Report;
 use crate::hash::{Hasher, KeyHash};
 use crate::index::{Displaced, Placement, SECOND, find, mask_bit};
 use crate::policy::{Chosen, Entries, EntryNumber, Replacement};
+use crate::shared::Lookups;
 use crate::time::{Seconds, is_dead};
 pub(crate) use weights::{WEIGHT_BYTES, Weights};
 
@@ -57,6 +58,8 @@ pub(crate) struct Counts {
     pub conflicts: u64,
     pub moved_slots: u64,
     pub reported: u64,
+    /// Of reads without a reader.
+    pub lookups: Lookups,
 }
 
 /// The engine's own state, behind the shard's lock.

@@ -226,7 +226,7 @@ impl ReaderPool {
             // 1).
             return with(reader.get(key, now).map(|entry| Stored::of(entry.slot)));
         }
-        self.read_at_main(key, now, with)
+        self.look_up_at_main(key, now, with)
     }
 
     /// Looks keys up together, in all that is published, and passes each value to `each`, in order.
@@ -241,7 +241,7 @@ impl ReaderPool {
         else {
             drop(pooled);
             for (at, key) in keys.iter().enumerate() {
-                self.read_at_main(key, now, |stored| each(at, stored));
+                self.look_up_at_main(key, now, |stored| each(at, stored));
             }
             return;
         };
@@ -274,13 +274,13 @@ impl ReaderPool {
     /// Reads a copy, made under main's lock; independent of the locks of readers. Fails on a
     /// poisoned cache, which only readers can read.
     #[cold]
-    fn read_at_main<R>(
+    fn look_up_at_main<R>(
         &self,
         key: &[u8],
         now: Seconds,
         with: impl FnOnce(Option<Stored<'_>>) -> R,
     ) -> R {
-        let copy = self.cache.read_at_main(key, now, |entry| Expected::of(entry.slot));
+        let copy = self.cache.look_up_at_main(key, now, |entry| Expected::of(entry.slot));
         with(copy.ok().flatten().as_ref().map(Expected::stored))
     }
 

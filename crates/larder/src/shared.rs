@@ -27,7 +27,7 @@ const LOCK_PAUSES: u32 = 1000;
 pub const KEY_BYTES_MAX: usize = 255;
 
 /// Counts of lookups by result.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Lookups<T = u64> {
     pub hits: T,
     pub misses: T,

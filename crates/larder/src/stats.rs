@@ -166,6 +166,9 @@ impl Stats {
         self.conflicts += counts.conflicts;
         self.moved_slots += counts.moved_slots;
         self.reported += counts.reported;
+        self.hits += counts.lookups.hits;
+        self.misses += counts.lookups.misses;
+        self.expired_misses += counts.lookups.expired_misses;
         self.limbo_slots += limbo_slots;
         self.limbo_bytes += limbo_bytes;
         self.revoked_slots += revoked_slots;

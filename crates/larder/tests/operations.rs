@@ -4,12 +4,36 @@
 mod common;
 
 use common::key_of;
-use larder::{Cache, Entry, Error, Seconds, SyncMode, Ticks, Ttl};
+use larder::{Cache, Clock, Entry, Error, Map, Seconds, SyncMode, Ticks, Ttl};
 
 const NOW: Seconds = Seconds(100);
 
 fn small() -> Cache {
     Cache::builder().budget(1 << 20).readers_max(2).build().unwrap()
+}
+
+/// Lookups of a map that find no free reader are counted, too.
+#[test]
+fn lookups_without_a_reader() {
+    let clock = Clock::manual(NOW);
+    let builder = Cache::builder().budget(1 << 20).readers_max(1);
+    let map: Map<u64, u64> = Map::build(builder, clock.clone()).unwrap();
+    map.insert(&1, 10).unwrap();
+    map.insert_ttl(&2, 20, Ttl::seconds(5)).unwrap();
+    clock.set(Seconds(105));
+    let stats = || {
+        let stats = map.cache().stats().unwrap();
+        (stats.hits, stats.misses, stats.expired_misses)
+    };
+    let before = stats();
+    map.with(&1, |_| {
+        assert_eq!((map.get(&1), map.get(&2), map.get(&3)), (Some(10), None, None));
+        let mut found = Vec::new();
+        map.get_many(&[1, 1, 3], |_, value| found.push(value));
+        assert_eq!(found, [Some(10), Some(10), None]);
+    });
+    let found = stats();
+    assert_eq!((found.0 - before.0, found.1 - before.1, found.2 - before.2), (3, 3, 1));
 }
 
 /// An expired entry is a miss for `get`, a marked hit for `get_stale` within the window, and a miss
