@@ -21,8 +21,8 @@ use crate::expiry::Ends;
 use crate::feedback::Report;
 use crate::hash::{Hasher, KeyHash};
 use crate::index::{Displaced, Placement, SECOND, find, mask_bit};
+use crate::lookups::Lookups;
 use crate::policy::{Chosen, Entries, EntryNumber, Replacement};
-use crate::shared::Lookups;
 use crate::time::{Seconds, is_dead};
 pub(crate) use weights::{WEIGHT_BYTES, Weights};
 

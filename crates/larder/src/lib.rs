@@ -90,6 +90,7 @@ pub mod flight;
 mod hash;
 mod index;
 mod iter;
+mod lookups;
 mod map;
 mod per_shard;
 pub mod policy;

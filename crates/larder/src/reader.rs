@@ -20,9 +20,10 @@ use crate::error::Error;
 use crate::feedback::{Feedback, Report, mark_at};
 use crate::hash::KeyHash;
 use crate::index::{Found, Placement, find, find_here, stage, stage_second};
+use crate::lookups::OwnLookups;
 use crate::per_shard::PerShard;
 use crate::position::LogPosition;
-use crate::shared::{OwnLookups, Shared, with_engine};
+use crate::shared::{Shared, with_engine};
 use crate::time::{Seconds, SyncMode, Ticks, is_dead, is_expired};
 
 /// Keys whose memory [`Reader::get_many`] fetches together.

@@ -4,8 +4,9 @@ use larder_mem::CHARGE_UNITS;
 
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::lookups::Lookups;
 use crate::policy::Replacement;
-use crate::shared::{Lookups, Shared, with_engine};
+use crate::shared::{Shared, with_engine};
 
 /// A cache's figures. Counters count since the build.
 #[derive(Debug, Clone, Default, PartialEq)]
