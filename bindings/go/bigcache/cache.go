@@ -10,7 +10,8 @@
 //   - OnRemove hears of an expired entry when its memory is needed, and not at all if Set or Append replaces it before.
 //     It hears of what Reset removes, as Deleted. It runs without a lock, in several goroutines at once where several
 //     write, and another goroutine may have stored the key again by then.
-//   - A write may fail with larder.ErrBusy while many reads hold memory, or in OnRemove when that writes without end.
+//   - A write may fail with larder.ErrBusy while many reads hold memory. One in OnRemove fails, with another error, when it
+//     stores too much: see larder.Settings.
 //   - Two keys never collide: Stats.Collisions is 0.
 //   - Capacity is what the cache may take, and not what it has taken.
 //   - Entries of one GetMulti share memory: keeping one of them keeps all.

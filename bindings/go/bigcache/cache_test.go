@@ -175,7 +175,7 @@ func TestReasons(t *testing.T) {
 		}
 	}
 	if heard == nil || heard[0].reason != NoSpace || len(heard[0].entry) != 1000 {
-		t.Fatal(heard[0])
+		t.Fatal(heard)
 	}
 	run(Config{OnRemoveWithReason: listener}.OnRemoveFilterSet(NoSpace, Expired))
 	if heard != nil {
@@ -201,10 +201,12 @@ func TestReasons(t *testing.T) {
 func TestExpiredEntriesAreHeard(t *testing.T) {
 	var expired, others int
 	listener := func(key string, _ []byte, reason RemoveReason) {
-		if reason == Expired && key[0] == 'a' {
-			expired++
-		} else {
+		// On a slow machine those that need the memory may expire, too.
+		switch {
+		case reason != Expired:
 			others++
+		case key[0] == 'a':
+			expired++
 		}
 	}
 	config := Config{HardMaxCacheSize: 4, LifeWindow: time.Second, OnRemoveWithReason: listener}
